@@ -1,0 +1,61 @@
+# Two commands do all the set-up: `make demo` shows Ragstone at work, `make test` proves it.
+# Python 3.11 to 3.13 is chosen by itself; PYTHON=/path/to/python3.12 chooses another.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+TEST_ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check fmt bench clean
+
+help: ## show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.kb ## make .venv and install ragstone[kb] into it
+
+demo: $(VENV)/.kb ## three questions, Chinese and English, answered from sample documents
+	@$(BIN)/ragstone demo
+
+test: check ## the checks, then every test, with branch coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TEST_ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lint-imports
+
+fmt: $(VENV)/.dev ## format and mend what can be mended by itself
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## run the benchmarks and write benchmarks/results/
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+
+$(VENV)/.kb: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Ragstone into $(VENV) (a minute or two, once) ..."
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[kb]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Ragstone and its test tools into $(VENV) (a minute or two, once) ..."
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.kb
+
+$(BIN)/python:
+	@set -e; found=; \
+	for python in $(PYTHON) python3 python3.13 python3.12 python3.11 /usr/bin/python3; do \
+	  if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	    found=$$python; break; fi; done; \
+	if [ -z "$$found" ]; then \
+	  echo "Ragstone needs Python 3.11, 3.12 or 3.13, and none was found."; \
+	  echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.12)"; \
+	  echo "or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12"; exit 1; fi; \
+	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "$$found has no venv module. Install it (Debian, Ubuntu: apt install python3-venv) and run make again."; exit 1; fi; \
+	"$$found" -m venv $(VENV)

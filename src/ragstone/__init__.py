@@ -1,0 +1,1 @@
+"""Ragstone: answers from your own documents, with checked sources."""

@@ -1,0 +1,198 @@
+"""Every seam of Ragstone. To read this file is to read the architecture.
+
+    ingest:  load -> parse -> clean -> split -> embed -> store
+    query:   transform -> expand -> route -> retrieve -> fuse -> rerank -> select
+             -> augment -> generate -> cite
+
+*Adapters* hold a connection or a model and have `aclose()`. *Stages* are async callables
+from value to value: a plain `async def` is a stage. What never waits (split, fuse, cite,
+filters) is a plain function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ragstone.types import (
+    Blob,
+    Chunk,
+    DeletionReport,
+    Delta,
+    Document,
+    Hit,
+    Message,
+    Prompt,
+    Query,
+    Scope,
+    Vectors,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# --- ingest path -------------------------------------------------------------------
+
+Loader: TypeAlias = Callable[[str], AsyncIterator[Blob]]
+"""A source (path or address) to a stream of blobs."""
+
+Parser: TypeAlias = Callable[[Blob], Awaitable[Document]]
+"""Bytes to text with structure. Raises ContentError when the blob cannot be read."""
+
+Cleaner: TypeAlias = Callable[[Document], Document | None]
+"""Changes a document before it is split; None drops it. Offsets of spans must follow."""
+
+Splitter: TypeAlias = Callable[[Document], list[Chunk]]
+"""Cuts a document into chunks with exact offsets; `index` from 0 without gaps."""
+
+ChunkTransformer: TypeAlias = Callable[[Chunk], Chunk | None]
+"""Adds context or metadata to a chunk; None drops it. Never changes its text."""
+
+
+class Tokenizer(Protocol):
+    """Counts as the embedding model counts, without special tokens and prefix."""
+
+    def count(self, text: str) -> int: ...
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """(start, end) of each token in code points of `text`, in order."""
+        ...
+
+
+class Embedder(Protocol):
+    """Texts to vectors. L2-normalised; blank text is a zero vector; any number of texts a call."""
+
+    @property
+    def identity(self) -> str:
+        """Names model, weights and preparation, such as `multilingual-e5-small/int8/1`."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text `embed_documents` accepts, as `tokenizer.count` counts."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Questions to vectors; a question beyond the model's length is cut at its end."""
+        ...
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Passages to vectors, in order. Raises TextTooLong, naming the text, beyond `max_tokens`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Store(Protocol):
+    """Documents, chunks, vectors and full text. A document is there whole or not at all."""
+
+    async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
+        """Put the document in place of its earlier version, atomically.
+
+        False when this revision is already stored: nothing was written. Raises
+        ModelMismatch when the base holds vectors of another model, and
+        InvalidMetadata, never half-written.
+        """
+        ...
+
+    async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
+        """Remove documents with all that belongs to them; unknown ids are skipped."""
+        ...
+
+    async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
+        """Nearest chunks to the one vector in `vectors`, best first, on the scale `cosine`."""
+        ...
+
+    async def search_text(self, text: str, *, scope: Scope, top_k: int) -> list[Hit]:
+        """Chunks that share terms with `text`, best first, on the scale `text`; none scores 0."""
+        ...
+
+    async def search_hybrid(
+        self, text: str, vectors: Vectors, *, scope: Scope, top_k: int
+    ) -> tuple[list[Hit], list[Hit]]:
+        """Both rankings of one question in one round trip: (vector, text), each of up to `top_k`."""
+        ...
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
+        """The chunks with these ids, in this order; missing ones are left out."""
+        ...
+
+    async def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
+        """Up to `n` chunks before and after this one, in document order, itself included."""
+        ...
+
+    async def document(self, document_id: str) -> Document | None: ...
+
+    async def revisions(self, base_id: str) -> Mapping[str, str]:
+        """uri -> revision of every document in the base."""
+        ...
+
+    async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        """Embeddings already stored for these `Chunk.embedding_hash` values."""
+        ...
+
+    async def count(self, scope: Scope) -> int:
+        """How many chunks the scope holds."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+# --- query path --------------------------------------------------------------------
+
+Transformer: TypeAlias = Callable[[Query], Awaitable[Query]]
+"""Rewrites a question: a better wording, a standalone form, another language."""
+
+Expander: TypeAlias = Callable[[Query], Awaitable[list[Query]]]
+"""One question to several, the original first."""
+
+Retriever: TypeAlias = Callable[[Query], Awaitable[list[Hit]]]
+"""Finds hits, best first, within `query.scope`."""
+
+Router: TypeAlias = Callable[[Query], Awaitable[Sequence[Retriever]]]
+"""Chooses the retrievers for a question."""
+
+Fuser: TypeAlias = Callable[[Sequence[Sequence[Hit]]], list[Hit]]
+"""Several rankings to one, by chunk id; every stage's score stays on the hit."""
+
+Selector: TypeAlias = Callable[[Query, list[Hit]], Awaitable[list[Hit]]]
+"""Keeps, drops, reorders or widens hits after ranking."""
+
+Augmenter: TypeAlias = Callable[[Query, Sequence[Hit]], Awaitable[Prompt]]
+"""Question and passages to a prompt."""
+
+Generator: TypeAlias = Callable[[Prompt], AsyncIterator[Delta]]
+"""A prompt to the answer's text, piece by piece; `<no-answer/>` first when it cannot answer."""
+
+
+class Reranker(Protocol):
+    """Scores passages against a question. `identity` names the scale of the scores."""
+
+    @property
+    def identity(self) -> str: ...
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class ChatModel(Protocol):
+    """A language model that answers messages."""
+
+    @property
+    def identity(self) -> str: ...
+
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[Delta]: ...
+
+    async def complete(self, messages: Sequence[Message]) -> Delta:
+        """The whole answer at once, with its usage."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,377 @@
+"""The values that travel along the two paths. All are frozen; derive with `dataclasses.replace`.
+
+    ingest:  Blob -> Document -> Chunk (+ Vectors)
+    query:   Query -> Hit -> Prompt -> Delta -> Answer
+
+Offsets (`start`, `end`) are half-open and count code points of `Document.text`, the
+text after decoding and cleaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ragstone.errors import InvalidQuery
+from ragstone.filters import Filter, both
+from ragstone.metadata import Metadata, checked
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+AnswerMode: TypeAlias = Literal["model", "extractive"]
+
+DEFAULT_BASE = "default"
+MAX_QUERY_LENGTH = 8_000
+MAX_TOP_K = 1_000
+
+
+def digest(*parts: str | bytes, size: int = 12) -> str:
+    """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
+    hasher = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+# --- ingest path -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Bytes as a loader found them, with where they came from.
+
+    `uri` identifies the source (`file:///...`, `https://...`); `name` is the file name a
+    person reads; `media_type` is a hint only, parsers decide by content.
+    """
+
+    uri: str
+    name: str
+    data: bytes = field(repr=False)
+    media_type: str = ""
+    modified: datetime | None = None
+    metadata: Metadata = field(default_factory=dict[str, "str"])
+
+    @property
+    def content_hash(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpan:
+    """Page `number` (from 1) covers `text[start:end]` of its document."""
+
+    number: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadingSpan:
+    """`text[start:end]` stands under the headings `path`, outermost first."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A whole text with its structure: one file, one page of the web, one string.
+
+    A document is identified by its base and source uri; without a uri, by its content.
+    `revision` names the content and the settings it was read with: equal revisions need
+    no new work.
+    """
+
+    text: str = field(repr=False)
+    uri: str = ""
+    title: str = ""
+    base_id: str = DEFAULT_BASE
+    document_id: str = ""
+    media_type: str = "text/plain"
+    revision: str = ""
+    pages: tuple[PageSpan, ...] = field(default=(), repr=False)
+    headings: tuple[HeadingSpan, ...] = field(default=(), repr=False)
+    metadata: Metadata = field(default_factory=dict[str, "str"])
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", checked(self.metadata))
+        if not self.uri:
+            content_hash = hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
+            object.__setattr__(self, "uri", f"sha256:{content_hash}")
+        if not self.document_id:
+            object.__setattr__(self, "document_id", digest(self.base_id, self.uri))
+        if not self.revision:
+            object.__setattr__(self, "revision", digest(self.text))
+
+    def in_base(self, base_id: str) -> Document:
+        """The same document, identified within another base."""
+        return replace(self, base_id=base_id, document_id="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A slice of a document: `text == document.text[start:end]`, always.
+
+    Whatever is added (title, headings, a repeated table header) is `context`: embedded,
+    indexed and prompted in front of the text, without offsets. `index` counts 0, 1, 2,
+    ... within the document.
+    """
+
+    text: str
+    document_id: str
+    index: int
+    start: int
+    end: int
+    chunk_id: str = ""
+    context: str = ""
+    page: int | None = None
+    headings: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict[str, "str"])
+
+    def __post_init__(self) -> None:
+        if not self.chunk_id:
+            object.__setattr__(self, "chunk_id", digest(self.document_id, str(self.index), self.text))
+
+    @property
+    def embedding_text(self) -> str:
+        """The exact text that is embedded and indexed: context, then text."""
+        return f"{self.context}\n{self.text}" if self.context else self.text
+
+    @property
+    def embedding_hash(self) -> str:
+        """Names `embedding_text`; equal hashes share one embedding per model."""
+        return digest(self.embedding_text, size=16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Vectors:
+    """Embeddings that know their model. `values` is float32 of shape (texts, dimension)."""
+
+    model: str
+    values: NDArray[np.float32] = field(repr=False)
+    tokens: int = 0
+
+    @property
+    def dimension(self) -> int:
+        return int(self.values.shape[1])
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+
+# --- query path --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a search may see. `bases=None` is every base; an empty tuple is nothing."""
+
+    bases: tuple[str, ...] | None = None
+    filter: Filter | None = None
+
+    def __and__(self, other: Scope) -> Scope:
+        """What both allow; never more than either."""
+        if self.bases is None or other.bases is None:
+            bases = other.bases if self.bases is None else self.bases
+        else:
+            bases = tuple(base for base in self.bases if base in other.bases)
+        return Scope(bases=bases, filter=both(self.filter, other.filter))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question with what is known about it.
+
+    `history` holds earlier messages, oldest first, never the question itself; `context`
+    is free for the caller's own stages; `scope` narrows what may be searched.
+
+    Raises:
+        InvalidQuery: blank or over 8,000 characters, or a history with an empty item.
+    """
+
+    text: str
+    _: KW_ONLY
+    history: tuple[Message, ...] = ()
+    context: Mapping[str, object] = field(default_factory=dict[str, object])
+    scope: Scope = field(default_factory=Scope)
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise InvalidQuery("core.query_blank")
+        if len(self.text) > MAX_QUERY_LENGTH:
+            raise InvalidQuery("core.query_long", length=len(self.text), limit=MAX_QUERY_LENGTH)
+        object.__setattr__(self, "history", tuple(self.history))
+        for index, message in enumerate(self.history):
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidQuery("core.query_history", index=index, value=repr(message)[:80])
+
+
+def checked_top_k(top_k: object, limit: int = MAX_TOP_K) -> int:
+    """`top_k` if it is a whole number from 1 to `limit`; else `InvalidQuery`."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= limit:
+        raise InvalidQuery("core.top_k", value=top_k, limit=limit)
+    return top_k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What one stage thought of a hit.
+
+    `scale` names what `value` means (`cosine`, `text`, `hybrid`, `rrf`,
+    `rerank:<model>`): values of two scales are never compared. `rank` counts from 1.
+    """
+
+    stage: str
+    scale: str
+    value: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A chunk that a search found, with its document's title and uri and every stage's score."""
+
+    chunk: Chunk
+    uri: str
+    title: str
+    base_id: str = DEFAULT_BASE
+    scores: tuple[Score, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The latest stage's score; 0.0 when no stage scored the hit."""
+        return self.scores[-1].value if self.scores else 0.0
+
+    def on(self, scale: str) -> float | None:
+        """The latest score on `scale`, or None."""
+        return next((score.value for score in reversed(self.scores) if score.scale == scale), None)
+
+    def scored(self, *scores: Score) -> Hit:
+        return replace(self, scores=(*self.scores, *scores))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a generator receives: the messages, and the passages numbered [1], [2], ... in them."""
+
+    query: Query
+    messages: tuple[Message, ...]
+    passages: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens that models counted."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """Marker [n] of an answer: `quote` is `text[start:end]` of the document."""
+
+    n: int
+    chunk_id: str
+    document_id: str
+    uri: str
+    title: str
+    page: int | None
+    start: int
+    end: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one stage did: its name, wall seconds, and facts about it."""
+
+    stage: str
+    seconds: float
+    detail: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A finished answer.
+
+    `answered` is False for a refusal. `hits` are the passages the generator saw,
+    `retrieved` those found before selection. `degraded` names each step that could not
+    be taken as configured (`chat_failed`, `embedder_failed`, ...).
+    """
+
+    text: str
+    mode: AnswerMode
+    answered: bool
+    citations: tuple[Citation, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    retrieved: tuple[Hit, ...] = ()
+    degraded: tuple[str, ...] = ()
+    audit: Mapping[str, object] = field(default_factory=dict[str, object])
+    usage: Usage = field(default_factory=Usage)
+    trace: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDone:
+    """Stream event: a stage of the query path has ended."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Stream event: the passages the answer will be written from."""
+
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """Stream event: the next piece of the answer's text. The last one may carry the usage."""
+
+    text: str
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Stream event: the finished answer, always the last event.
+
+    `answer.text` is the text to keep: citation repair may have changed what the deltas said.
+    """
+
+    answer: Answer
+
+
+Event: TypeAlias = StageDone | Sources | Delta | Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReport:
+    """What a deletion removed: rows by table."""
+
+    document_ids: tuple[str, ...]
+    rows: Mapping[str, int]
