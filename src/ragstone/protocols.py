@@ -21,6 +21,7 @@ from ragstone.types import (
     Delta,
     Document,
     Hit,
+    LoadFailure,
     Message,
     Prompt,
     Query,
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 # --- ingest path -------------------------------------------------------------------
 
-Loader: TypeAlias = Callable[[str], AsyncIterator[Blob]]
-"""A source (path or address) to a stream of blobs."""
+Loader: TypeAlias = Callable[[str], AsyncIterator[Blob | LoadFailure]]
+"""A source (path or address) to a stream of blobs; what cannot be read is a LoadFailure in it."""
 
 Parser: TypeAlias = Callable[[Blob], Awaitable[Document]]
 """Bytes to text with structure. Raises ContentError when the blob cannot be read."""

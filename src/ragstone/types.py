@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ragstone.errors import InvalidQuery
+from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
 from ragstone.metadata import Metadata, checked
 
@@ -62,6 +62,15 @@ class Blob:
     @property
     def content_hash(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFailure:
+    """A source that a loader met and could not read; the stream goes on after it."""
+
+    uri: str
+    name: str
+    error: RagstoneError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +340,16 @@ class Answer:
     degraded: tuple[str, ...] = ()
     audit: Mapping[str, object] = field(default_factory=dict[str, object])
     usage: Usage = field(default_factory=Usage)
+    trace: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What a search without an answer found: `hits` after selection, `retrieved` before it."""
+
+    hits: tuple[Hit, ...]
+    retrieved: tuple[Hit, ...] = ()
+    degraded: tuple[str, ...] = ()
     trace: tuple[Step, ...] = ()
 
 

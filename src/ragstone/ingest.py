@@ -1,0 +1,294 @@
+"""The ingest path: load -> parse -> clean -> split -> embed -> store, overlapping.
+
+Each step runs in tasks of its own, joined by bounded queues, so that reading the next
+file, parsing, embedding and storing go on side by side while memory stays flat. A
+document is stored whole or not at all; one that fails leaves its reason and the others
+go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from ragstone.errors import ContentError, InputError, NoText, RagstoneError, TextTooLong
+from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store
+from ragstone.types import DEFAULT_BASE, Blob, Chunk, Document, LoadFailure, Vectors, digest
+
+FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
+
+# Chunks embedded at once: enough for batches of similar length, few enough that the
+# progress moves every few seconds on a laptop.
+EMBED_SLICE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """How one file ended. `error` says why a failed one failed."""
+
+    uri: str
+    name: str
+    status: FileStatus
+    document_id: str = ""
+    chunks: int = 0
+    warnings: tuple[str, ...] = ()
+    error: RagstoneError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksEmbedded:
+    """Progress inside a large file: `chunks` more have a vector; `reused` of them were known."""
+
+    chunks: int
+    reused: int
+
+
+IngestEvent: TypeAlias = FileResult | ChunksEmbedded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    """All files of one run, the chunks embedded or reused, tokens the model read, seconds a stage."""
+
+    files: tuple[FileResult, ...] = ()
+    embedded: int = 0
+    reused: int = 0
+    tokens: int = 0
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    def count(self, status: FileStatus) -> int:
+        return sum(file.status == status for file in self.files)
+
+    @property
+    def chunks(self) -> int:
+        return sum(file.chunks for file in self.files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestPipeline:
+    """Reads blobs into a store.
+
+    Only `parse`, `split`, `embedder` and `store` are required. `settings` names whatever
+    else changes the result (parser version, sizes): with the content and the model it
+    makes the revision of a document, and a document whose revision is already stored is
+    not read again. `parsers` blobs are parsed at once.
+    """
+
+    parse: Parser
+    split: Splitter
+    embedder: Embedder
+    store: Store
+    clean: Sequence[Cleaner] = ()
+    transform: Sequence[ChunkTransformer] = ()
+    settings: str = ""
+    parsers: int = 2
+
+    async def run(
+        self,
+        blobs: AsyncIterator[Blob | LoadFailure],
+        *,
+        base_id: str = DEFAULT_BASE,
+        on_event: Callable[[IngestEvent], None] | None = None,
+    ) -> IngestResult:
+        """Ingest every blob into `base_id`.
+
+        Raises:
+            StoreError, ModelError, ProviderError: nothing more can be stored. Documents
+                stored before stay, and the next run goes on after them.
+        """
+        run = _Run(self, base_id, await self.store.revisions(base_id), on_event)
+        try:
+            await run.go(blobs)
+        except BaseExceptionGroup as group:
+            ours = group.subgroup(RagstoneError)
+            raise (ours or group).exceptions[0] from group
+        return run.result()
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A document on its way to the store: split, with or without its vectors."""
+
+    name: str
+    document: Document
+    chunks: list[Chunk]
+    vectors: Vectors | None = None
+
+
+class _Run:
+    """One call of `IngestPipeline.run`: its queues, counters and clock."""
+
+    def __init__(
+        self,
+        pipeline: IngestPipeline,
+        base_id: str,
+        known: Mapping[str, str],
+        on_event: Callable[[IngestEvent], None] | None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._base_id = base_id
+        self._known = known
+        self._on_event = on_event
+        self._files: list[FileResult] = []
+        self._embedded = self._reused = self._tokens = 0
+        self._seconds: dict[str, float] = {}
+
+    def result(self) -> IngestResult:
+        return IngestResult(
+            files=tuple(self._files),
+            embedded=self._embedded,
+            reused=self._reused,
+            tokens=self._tokens,
+            seconds=dict(self._seconds),
+        )
+
+    async def go(self, blobs: AsyncIterator[Blob | LoadFailure]) -> None:
+        parsing = anyio.create_memory_object_stream[Blob](1)
+        embedding = anyio.create_memory_object_stream[_Prepared](4)
+        storing = anyio.create_memory_object_stream[_Prepared](4)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._load, blobs, parsing[0])
+            for _ in range(self._pipeline.parsers):
+                tasks.start_soon(self._prepare, parsing[1].clone(), embedding[0].clone())
+            tasks.start_soon(self._embed, embedding[1], storing[0])
+            tasks.start_soon(self._store, storing[1])
+            parsing[1].close()
+            embedding[0].close()
+
+    async def _load(
+        self, blobs: AsyncIterator[Blob | LoadFailure], parsing: MemoryObjectSendStream[Blob]
+    ) -> None:
+        async with parsing:
+            async for item in blobs:
+                if isinstance(item, LoadFailure):
+                    self._finish(FileResult(uri=item.uri, name=item.name, status="failed", error=item.error))
+                else:
+                    await parsing.send(item)
+
+    async def _prepare(
+        self, parsing: MemoryObjectReceiveStream[Blob], embedding: MemoryObjectSendStream[_Prepared]
+    ) -> None:
+        async with parsing, embedding:
+            async for blob in parsing:
+                revision = digest(
+                    blob.content_hash, self._pipeline.settings, self._pipeline.embedder.identity
+                )
+                if self._known.get(blob.uri) == revision:
+                    self._finish(FileResult(uri=blob.uri, name=blob.name, status="unchanged"))
+                    continue
+                try:
+                    prepared = await self._read(blob, revision)
+                except (ContentError, InputError) as error:
+                    self._finish(FileResult(uri=blob.uri, name=blob.name, status="failed", error=error))
+                else:
+                    await embedding.send(prepared)
+
+    async def _read(self, blob: Blob, revision: str) -> _Prepared:
+        with self._clock("parse"):
+            parsed = await self._pipeline.parse(blob)
+        parsed = replace(parsed, base_id=self._base_id, document_id="", revision=revision)
+        with self._clock("split"):
+            document, chunks = await anyio.to_thread.run_sync(self._cut, parsed)
+        if document is None or not chunks:
+            raise NoText("ingest.no_text", name=blob.name)
+        return _Prepared(blob.name, document, chunks)
+
+    def _cut(self, document: Document) -> tuple[Document | None, list[Chunk]]:
+        for clean in self._pipeline.clean:
+            cleaned = clean(document)
+            if cleaned is None:
+                return None, []
+            document = cleaned
+        chunks = self._pipeline.split(document)
+        for transform in self._pipeline.transform:
+            chunks = [kept for chunk in chunks if (kept := transform(chunk)) is not None]
+        return document, chunks
+
+    async def _embed(
+        self, embedding: MemoryObjectReceiveStream[_Prepared], storing: MemoryObjectSendStream[_Prepared]
+    ) -> None:
+        async with embedding, storing:
+            async for first in embedding:
+                group = [first]
+                # Small files share a batch when they are there; none is waited for.
+                while sum(len(prepared.chunks) for prepared in group) < EMBED_SLICE:
+                    try:
+                        group.append(embedding.receive_nowait())
+                    except (anyio.WouldBlock, anyio.EndOfStream):
+                        break
+                for prepared in await self._embed_group(group):
+                    await storing.send(prepared)
+
+    async def _embed_group(self, group: list[_Prepared]) -> list[_Prepared]:
+        try:
+            await self._fill_vectors(group)
+        except TextTooLong as error:
+            if len(group) > 1:
+                return [done for prepared in group for done in await self._embed_group([prepared])]
+            document = group[0].document
+            self._finish(FileResult(uri=document.uri, name=group[0].name, status="failed", error=error))
+            return []
+        return group
+
+    async def _fill_vectors(self, group: list[_Prepared]) -> None:
+        """Give every chunk its vector: known ones from the store, each other text embedded once."""
+        import numpy as np
+
+        embedder, chunks = self._pipeline.embedder, [chunk for prepared in group for chunk in prepared.chunks]
+        texts = {chunk.embedding_hash: chunk.embedding_text for chunk in chunks}
+        vectors = dict(await self._pipeline.store.known_vectors(embedder.identity, list(texts)))
+        missing = sorted(texts.keys() - vectors.keys(), key=lambda name: (len(texts[name]), name))
+        self._reused += len(texts) - len(missing)
+        self._emit(ChunksEmbedded(chunks=len(texts) - len(missing), reused=len(texts) - len(missing)))
+        for start in range(0, len(missing), EMBED_SLICE):
+            hashes = missing[start : start + EMBED_SLICE]
+            with self._clock("embed"):
+                embedded = await embedder.embed_documents([texts[name] for name in hashes])
+            vectors.update(zip(hashes, embedded.values, strict=True))
+            self._embedded += len(hashes)
+            self._tokens += embedded.tokens
+            self._emit(ChunksEmbedded(chunks=len(hashes), reused=0))
+        for prepared in group:
+            rows = [vectors[chunk.embedding_hash] for chunk in prepared.chunks]
+            prepared.vectors = Vectors(model=embedder.identity, values=np.stack(rows).astype(np.float32))
+
+    async def _store(self, storing: MemoryObjectReceiveStream[_Prepared]) -> None:
+        async with storing:
+            async for prepared in storing:
+                assert prepared.vectors is not None  # set by _embed
+                with self._clock("store"):
+                    written = await self._pipeline.store.replace(
+                        prepared.document, prepared.chunks, prepared.vectors
+                    )
+                self._finish(
+                    FileResult(
+                        uri=prepared.document.uri,
+                        name=prepared.name,
+                        status="ready" if written else "unchanged",
+                        document_id=prepared.document.document_id,
+                        chunks=len(prepared.chunks) if written else 0,
+                        warnings=prepared.document.warnings,
+                    )
+                )
+
+    def _finish(self, file: FileResult) -> None:
+        self._files.append(file)
+        self._emit(file)
+
+    def _emit(self, event: IngestEvent) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
+
+    @contextmanager
+    def _clock(self, stage: str) -> Generator[None, None, None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - started

@@ -1,0 +1,1 @@
+"""The application: knowledge bases over the library. The library never imports it."""

@@ -1,0 +1,216 @@
+"""All settings, and the only reader of the environment.
+
+Every setting has a default, may stand in `ragstone.toml` in the home folder under its
+name (`chunk_size = 300`), and may be set by an environment variable, which wins
+(`RAGSTONE_CHUNK_SIZE=300`). A name that does not exist is an error, not a silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from ragstone.errors import InvalidSetting
+from ragstone.messages import Language
+
+PREFIX = "RAGSTONE_"
+FILE_NAME = "ragstone.toml"
+_SECRETS = ("chat_api_key", "embed_api_key")
+_URLS = ("database_url", "chat_base_url", "embed_base_url")
+# Read by the test suite, not by the application.
+_FOREIGN = "RAGSTONE_TEST_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What can be set. Sizes are in tokens of the embedding model, times in seconds."""
+
+    home: Path
+    """All state: database, models, logs, `ragstone.toml`."""
+    lang: Literal["auto", "en", "zh"] = "auto"
+    """Language of messages; `auto` follows the locale."""
+    database_url: str = field(default="", repr=False)
+    """`postgresql://...` of a server of yours (15+, pgvector 0.8+). Empty: embedded PostgreSQL."""
+
+    chat_base_url: str = ""
+    """OpenAI-compatible endpoint, such as `http://localhost:11434/v1`. Empty: extractive answers."""
+    chat_model: str = ""
+    """Name of the chat model at that endpoint."""
+    chat_api_key: str = field(default="", repr=False)
+    chat_timeout: float = 60.0
+
+    embed_base_url: str = ""
+    """OpenAI-compatible endpoint for embeddings. Empty: the local model."""
+    embed_model: str = ""
+    embed_api_key: str = field(default="", repr=False)
+    embed_batch: int = 10
+    """Texts a request; some providers refuse more than 10."""
+    embed_max_tokens: int = 512
+    """The longest text the remote model reads."""
+    embed_query_prefix: str = ""
+    embed_document_prefix: str = ""
+    embed_threads: int = 0
+    """Threads of the local model; 0: as many as there are cores."""
+
+    chunk_size: int = 300
+    chunk_overlap: int = 30
+    top_k: int = 8
+    """Passages an answer is written from, and hits of a search."""
+    context_tokens: int = 3_000
+    """The most that passages may take of the prompt."""
+
+    max_file_mb: int = 50
+    parse_workers: int = 2
+    parse_timeout: float = 60.0
+    parse_memory_mb: int = 1_024
+
+    def shown(self) -> dict[str, str]:
+        """Every setting as text, secrets masked."""
+        return {item.name: _masked(item.name, getattr(self, item.name)) for item in fields(self)}
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings.
+
+    Raises:
+        InvalidSetting: an unknown name or a wrong value; says which and where it was read.
+    """
+    environment = os.environ if environment is None else environment
+    home = default_home(environment)
+    values: dict[str, object] = {
+        **_from_file(home / FILE_NAME),
+        **_from_environment(environment),
+        "home": home,
+    }
+    return _validated(values)
+
+
+def default_home(environment: Mapping[str, str] | None = None) -> Path:
+    """RAGSTONE_HOME, else the platform's folder for data; for root /var/lib/ragstone."""
+    environment = os.environ if environment is None else environment
+    if given := environment.get(PREFIX + "HOME", "").strip():
+        return Path(given).expanduser().absolute()
+    if sys.platform != "win32" and os.geteuid() == 0:
+        return Path("/var/lib/ragstone")
+    from platformdirs import user_data_path
+
+    return user_data_path("ragstone", appauthor=False)
+
+
+def user_language(environment: Mapping[str, str] | None = None) -> Language:
+    """The language to speak: RAGSTONE_LANG, else the locale; English when in doubt."""
+    environment = os.environ if environment is None else environment
+    chosen = environment.get(PREFIX + "LANG", "").strip().lower()
+    if chosen in ("", "auto"):
+        chosen = next(
+            (environment[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environment.get(name)), ""
+        )
+    return "zh" if chosen.lower().startswith("zh") else "en"
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for variable, value in environment.items():
+        if variable.startswith(PREFIX) and not variable.startswith(_FOREIGN):
+            name = variable.removeprefix(PREFIX).lower()
+            _check_name(name, variable)
+            if value.strip():
+                values[name] = value.strip()
+    return values
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidSetting("kb.settings_file", path=path, reason=error) from error
+    for name in values:
+        _check_name(name, f"{name} ({path})")
+        if name == "home":
+            raise InvalidSetting("kb.settings_home", path=path)
+    return values
+
+
+def _check_name(name: str, where: str) -> None:
+    names = [item.name for item in fields(Settings)]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        raise InvalidSetting("kb.setting_unknown", name=where, near=near[0] if near else ", ".join(names))
+
+
+def _validated(values: dict[str, object]) -> Settings:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        settings = TypeAdapter(Settings).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        shown = _masked(name, values.get(name, ""))
+        raise InvalidSetting("kb.setting_value", name=name, value=shown, reason=first["msg"]) from error
+    _check_ranges(settings)
+    return settings
+
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "chunk_size": (16, 8_192),
+    "chunk_overlap": (0, 4_096),
+    "top_k": (1, 1_000),
+    "context_tokens": (100, 1_000_000),
+    "max_file_mb": (1, 10_000),
+    "parse_workers": (1, 64),
+    "parse_timeout": (1, 3_600),
+    "parse_memory_mb": (256, 1_000_000),
+    "embed_batch": (1, 2_048),
+    "embed_max_tokens": (32, 1_000_000),
+    "embed_threads": (0, 1_024),
+    "chat_timeout": (1, 3_600),
+}
+
+
+def _check_ranges(settings: Settings) -> None:
+    for name, (low, high) in _RANGES.items():
+        value = getattr(settings, name)
+        if not low <= value <= high:
+            reason = f"{low:,} ... {high:,}"
+            raise InvalidSetting("kb.setting_value", name=name, value=value, reason=reason)
+    if settings.chunk_overlap >= settings.chunk_size:
+        raise InvalidSetting(
+            "kb.setting_value",
+            name="chunk_overlap",
+            value=settings.chunk_overlap,
+            reason=f"< chunk_size ({settings.chunk_size})",
+        )
+    for kind in ("chat", "embed"):
+        if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
+            raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
+
+
+def _masked(name: str, value: object) -> str:
+    text = str(value)
+    if name in _SECRETS:
+        return "********" if text else ""
+    if name in _URLS and text:
+        return masked_url(text)
+    return text
+
+
+def masked_url(url: str) -> str:
+    """The address without its password."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "********"
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:********@{host}"))

@@ -1,0 +1,53 @@
+"""What every stage did, as data.
+
+The pipeline opens a `Trace` and runs each stage inside `trace.stage(name)`. A stage says
+what is worth knowing with `note(...)`, and `degrade(code)` when it could not work as
+configured; outside of a pipeline both do nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ragstone.types import Step
+
+_current: ContextVar[tuple[Trace, dict[str, object]] | None] = ContextVar("ragstone_trace", default=None)
+
+
+class Trace:
+    """The steps of one run, in order, and the codes of what was degraded."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.degraded: list[str] = []
+
+    @contextmanager
+    def stage(self, name: str) -> Generator[dict[str, object], None, None]:
+        """Time a stage; the dict it yields becomes the step's detail. Do not yield to a caller inside."""
+        detail: dict[str, object] = {}
+        token = _current.set((self, detail))
+        started = time.perf_counter()
+        try:
+            yield detail
+        finally:
+            _current.reset(token)
+            self.steps.append(Step(stage=name, seconds=time.perf_counter() - started, detail=detail))
+
+    def degrade(self, code: str) -> None:
+        if code not in self.degraded:
+            self.degraded.append(code)
+
+
+def note(**facts: object) -> None:
+    """Add facts to the detail of the running stage."""
+    if (current := _current.get()) is not None:
+        current[1].update(facts)
+
+
+def degrade(code: str) -> None:
+    """Mark the running pipeline as degraded, such as `embedder_failed`."""
+    if (current := _current.get()) is not None:
+        current[0].degrade(code)
