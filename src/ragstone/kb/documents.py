@@ -1,0 +1,74 @@
+"""Documents as people see them: listed, and found by id, address, path or file name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from psycopg.rows import class_row
+
+from ragstone.errors import InputError, NotFound
+from ragstone.kb.bases import QUERIES
+from ragstone.postgres.pool import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentInfo:
+    """A stored document without its text. `pages` is 0 where the format has none."""
+
+    document_id: str
+    base: str
+    uri: str
+    title: str
+    media_type: str
+    chunks: int
+    characters: int
+    pages: int
+    warnings: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+async def listing(database: Database, base_id: str | None) -> list[DocumentInfo]:
+    """Documents of one base, or of all, by base and address."""
+    async with (
+        database.connection() as connection,
+        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
+    ):
+        return await (await cursor.execute(QUERIES["list_documents"], {"base_id": base_id})).fetchall()
+
+
+async def find(database: Database, reference: str, base_id: str | None) -> DocumentInfo:
+    """The one document that `reference` names: id (or its first 6 characters), uri, path, file name, title.
+
+    Raises:
+        NotFound: none does. InputError: several do; names them.
+    """
+    reference = reference.strip()
+    values = {
+        "base_id": base_id,
+        "reference": reference,
+        "uris": [reference, *_as_uris(reference)],
+        "tail": "/" + quote(reference.lstrip("/")) if reference else "",
+    }
+    async with (
+        database.connection() as connection,
+        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
+    ):
+        found = await (await cursor.execute(QUERIES["find_documents"], values)).fetchall()
+    if not found or not reference:
+        raise NotFound("kb.document_not_found", reference=reference)
+    exact = [info for info in found if reference in (info.document_id, info.uri)]
+    if len(exact or found) > 1:
+        matches = ", ".join(f"{info.document_id} ({info.base}: {info.uri})" for info in found[:5])
+        raise InputError("kb.document_ambiguous", reference=reference, matches=matches)
+    return (exact or found)[0]
+
+
+def _as_uris(reference: str) -> list[str]:
+    try:
+        return [Path(reference).expanduser().resolve().as_uri()]
+    except (OSError, RuntimeError, ValueError):
+        return []

@@ -1,0 +1,24 @@
+-- name: insert_base
+INSERT INTO bases (base_id, name) VALUES (%(base_id)s, %(name)s)
+ON CONFLICT (name) DO NOTHING
+
+-- name: base_ids
+SELECT base_id, name FROM bases ORDER BY name
+
+-- name: list_bases
+SELECT b.base_id, b.name, m.identity AS model, b.created_at,
+       count(d.document_id) AS documents,
+       coalesce(sum(d.chunk_count), 0)::bigint AS chunks
+FROM bases b
+LEFT JOIN models m USING (model_id)
+LEFT JOIN documents d USING (base_id)
+GROUP BY b.base_id, b.name, m.identity, b.created_at
+ORDER BY b.name
+
+-- name: base_documents
+SELECT document_id FROM documents WHERE base_id = %(base_id)s
+
+-- name: delete_base
+DELETE FROM bases b
+WHERE b.base_id = %(base_id)s
+  AND NOT EXISTS (SELECT FROM documents d WHERE d.base_id = b.base_id)
