@@ -1,1 +1,133 @@
-"""Ragstone: answers from your own documents, with checked sources."""
+"""Ragstone: answers from your own documents, in Chinese and English, with checked sources."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ragstone.augment import CitedContext
+    from ragstone.cite import cite
+    from ragstone.clean import clean
+    from ragstone.errors import RagstoneError
+    from ragstone.fuse import reciprocal_rank, weighted
+    from ragstone.generate import ExtractiveGenerator, ModelGenerator
+    from ragstone.ingest import IngestPipeline, IngestResult
+    from ragstone.kb.facade import KnowledgeBases
+    from ragstone.query import QueryPipeline
+    from ragstone.retrieve.store import StoreRetriever
+    from ragstone.split import RecursiveSplitter
+    from ragstone.store.memory import MemoryStore
+    from ragstone.sync import Blocking
+    from ragstone.types import (
+        Answer,
+        Blob,
+        Chunk,
+        Citation,
+        Delta,
+        Document,
+        Hit,
+        Message,
+        Prompt,
+        Query,
+        Scope,
+        Score,
+        SearchResult,
+        Vectors,
+    )
+
+__all__ = [
+    "Answer",
+    "Blob",
+    "Blocking",
+    "Chunk",
+    "Citation",
+    "CitedContext",
+    "Delta",
+    "Document",
+    "ExtractiveGenerator",
+    "Hit",
+    "IngestPipeline",
+    "IngestResult",
+    "MemoryStore",
+    "Message",
+    "ModelGenerator",
+    "Prompt",
+    "Query",
+    "QueryPipeline",
+    "RagstoneError",
+    "RecursiveSplitter",
+    "Scope",
+    "Score",
+    "SearchResult",
+    "StoreRetriever",
+    "Vectors",
+    "cite",
+    "clean",
+    "open",
+    "reciprocal_rank",
+    "weighted",
+]
+
+_MODULES = {
+    "Blocking": "sync",
+    "CitedContext": "augment",
+    "ExtractiveGenerator": "generate",
+    "IngestPipeline": "ingest",
+    "IngestResult": "ingest",
+    "MemoryStore": "store.memory",
+    "ModelGenerator": "generate",
+    "QueryPipeline": "query",
+    "RagstoneError": "errors",
+    "RecursiveSplitter": "split",
+    "StoreRetriever": "retrieve.store",
+    "cite": "cite",
+    "clean": "clean",
+    "reciprocal_rank": "fuse",
+    "weighted": "fuse",
+}
+
+
+def open(where: str | Path | None = None, **settings: object) -> Blocking[KnowledgeBases]:
+    """Open knowledge bases for blocking use: `with ragstone.open() as kb: kb.ask("...")`.
+
+    `where` is a folder that holds all state (default: RAGSTONE_HOME, else the platform's
+    folder for data) or the `postgresql://` address of a server. `settings` are those of
+    `ragstone config`, such as `chunk_size=200`; they win over environment and file.
+
+    Raises:
+        MissingExtra: `ragstone[kb]` is not installed.
+        InvalidSetting: a setting that does not exist or has a wrong value.
+    """
+    from ragstone.sync import Blocking
+
+    try:
+        from ragstone.kb.facade import KnowledgeBases
+        from ragstone.kb.settings import load
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ragstone"):
+            raise
+        from ragstone.errors import MissingExtra
+
+        raise MissingExtra("core.missing_extra", feature="ragstone.open", extra="kb") from error
+    if where is not None:
+        text = str(where)
+        settings["database_url" if text.startswith(("postgres://", "postgresql://")) else "home"] = text
+    loaded = load(overrides=settings)
+    return Blocking(lambda: KnowledgeBases.open(loaded))
+
+
+def __getattr__(name: str) -> object:
+    # Loaded at first use: `import ragstone` costs no numpy and no adapter.
+    if name not in __all__:
+        raise AttributeError(f"module 'ragstone' has no attribute {name!r}")
+    value = getattr(import_module(f"ragstone.{_MODULES.get(name, 'types')}"), name)
+    setattr(sys.modules[__name__], name, value)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

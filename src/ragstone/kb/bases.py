@@ -47,9 +47,7 @@ async def ensure(database: Database, name: str) -> str:
     ids = await ids_by_name(database)
     if name not in ids:
         async with database.connection() as connection:
-            await connection.execute(
-                QUERIES["insert_base"], {"base_id": secrets.token_hex(8), "name": name}
-            )
+            await connection.execute(QUERIES["insert_base"], {"base_id": secrets.token_hex(8), "name": name})
         ids = await ids_by_name(database)
     return ids[name]
 
@@ -79,7 +77,10 @@ async def ids_by_name(database: Database) -> dict[str, str]:
 
 async def listing(database: Database) -> list[BaseInfo]:
     """Every base by name."""
-    async with database.connection() as connection, connection.cursor(row_factory=class_row(BaseInfo)) as cursor:
+    async with (
+        database.connection() as connection,
+        connection.cursor(row_factory=class_row(BaseInfo)) as cursor,
+    ):
         return await (await cursor.execute(QUERIES["list_bases"])).fetchall()
 
 

@@ -25,7 +25,7 @@ FILE_NAME = "ragstone.toml"
 _SECRETS = ("chat_api_key", "embed_api_key")
 _URLS = ("database_url", "chat_base_url", "embed_base_url")
 # Read by the test suite, not by the application.
-_FOREIGN = "RAGSTONE_TEST_"
+_FOREIGN = ("RAGSTONE_TEST_MODELS",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,18 @@ class Settings:
     parse_timeout: float = 60.0
     parse_memory_mb: int = 1_024
 
+    test_embedder: Literal["", "fake"] = ""
+    """For tests: `fake` takes the deterministic embedder instead of a model."""
+
     def shown(self) -> dict[str, str]:
         """Every setting as text, secrets masked."""
         return {item.name: _masked(item.name, getattr(self, item.name)) for item in fields(self)}
 
 
-def load(environment: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings.
+def load(
+    environment: Mapping[str, str] | None = None, *, overrides: Mapping[str, object] | None = None
+) -> Settings:
+    """Read the settings; `overrides` win over the environment, which wins over the file.
 
     Raises:
         InvalidSetting: an unknown name or a wrong value; says which and where it was read.
@@ -118,7 +123,7 @@ def user_language(environment: Mapping[str, str] | None = None) -> Language:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for variable, value in environment.items():
-        if variable.startswith(PREFIX) and not variable.startswith(_FOREIGN):
+        if variable.startswith(PREFIX) and variable not in _FOREIGN:
             name = variable.removeprefix(PREFIX).lower()
             _check_name(name, variable)
             if value.strip():

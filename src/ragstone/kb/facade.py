@@ -1,0 +1,315 @@
+"""`KnowledgeBases`: everything the application does, as one async object.
+
+The command line calls it, and `ragstone.open` gives its blocking face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, overload
+
+from ragstone.errors import ModelMismatch, SourceNotFound
+from ragstone.filters import Filter, parse
+from ragstone.ingest import IngestEvent, IngestResult
+from ragstone.kb import bases, documents
+from ragstone.kb.bases import BaseInfo
+from ragstone.kb.bootstrap import App, Notice
+from ragstone.kb.documents import DocumentInfo
+from ragstone.kb.settings import Settings, load
+from ragstone.load.files import files, scan
+from ragstone.query import QueryPipeline
+from ragstone.retrieve.store import SearchMode
+from ragstone.types import (
+    Answer,
+    Blob,
+    DeletionReport,
+    Delta,
+    Document,
+    Done,
+    Event,
+    Hit,
+    LoadFailure,
+    Message,
+    Query,
+    Scope,
+    SearchResult,
+    Sources,
+    checked_top_k,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Progress: how much there is to read, before the first file."""
+
+    files: int
+    bytes: int
+
+
+AddEvent: TypeAlias = Found | IngestEvent
+
+
+class AnswerStream(AsyncIterator[str]):
+    """The pieces of an answer's text as they come; afterwards `answer` is the whole of it.
+
+    `hits` are the passages it is written from, known before the first piece. The pieces
+    joined are the text as it was streamed; `answer.text` is the one to keep, with
+    citations repaired.
+    """
+
+    def __init__(self, events: AsyncIterator[Event]) -> None:
+        self._events = events
+        self.hits: tuple[Hit, ...] = ()
+        self.answer: Answer | None = None
+
+    async def __anext__(self) -> str:
+        async for event in self._events:
+            match event:
+                case Delta(text=text) if text:
+                    return text
+                case Sources(hits=hits):
+                    self.hits = hits
+                case Done(answer=answer):
+                    self.answer = answer
+                case _:
+                    pass
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Stop; the chat model's connection is closed."""
+        await self._events.aclose()  # type: ignore[attr-defined]
+
+
+class KnowledgeBases:
+    """Bases of documents that can be searched and asked.
+
+    Nothing is started before it is needed: the first `add` or `search` starts the
+    database and loads the embedding model.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    @classmethod
+    async def open(
+        cls, settings: Settings | None = None, *, on_notice: Callable[[Notice], None] | None = None
+    ) -> KnowledgeBases:
+        """With these settings, or with those of environment and `ragstone.toml`."""
+        return cls(App(settings or load(), on_notice))
+
+    async def aclose(self) -> None:
+        await self._app.aclose()
+
+    # --- documents ---------------------------------------------------------------
+
+    async def add(
+        self,
+        *sources: str | Path,
+        base: str = "default",
+        glob: str | None = None,
+        jobs: int | None = None,
+        on_event: Callable[[AddEvent], None] | None = None,
+    ) -> IngestResult:
+        """Read files and folders into a base, which is made when it is not there.
+
+        Unchanged files are skipped. A file that fails is in the result with its reason;
+        the others go on. `jobs` files are parsed at once.
+
+        Raises:
+            SourceNotFound: a path does not exist, or nothing in it can be added.
+            ModelMismatch: the base was built with another embedding model.
+        """
+        limit = self._app.settings.max_file_mb * 1_000_000
+        found = [await scan(str(source), glob=glob) for source in sources]
+        if not any(count for count, _ in found):
+            raise SourceNotFound("kb.nothing_to_add", source=", ".join(map(str, sources)))
+        if on_event is not None:
+            on_event(Found(files=sum(count for count, _ in found), bytes=sum(size for _, size in found)))
+        pipeline = await self._app.ingest(jobs)
+        base_id = await self._base_for_writing(base)
+
+        async def blobs() -> AsyncIterator[Blob | LoadFailure]:
+            for source in sources:
+                async with aclosing(files(str(source), glob=glob, max_bytes=limit)) as stream:
+                    async for item in stream:
+                        yield item
+
+        async with aclosing(blobs()) as stream:
+            return await pipeline.run(stream, base_id=base_id, on_event=on_event)
+
+    async def parse(self, path: str | Path) -> Document:
+        """The text, pages and headings that `add` would store for this file.
+
+        Raises:
+            ContentError: it cannot be read; the reason `add` would give.
+        """
+        limit = self._app.settings.max_file_mb * 1_000_000
+        async with aclosing(files(str(path), max_bytes=limit)) as stream:
+            async for item in stream:
+                if isinstance(item, LoadFailure):
+                    raise item.error
+                return await self._app.read(item)
+        raise SourceNotFound("kb.nothing_to_add", source=path)
+
+    async def documents(self, base: str | None = None) -> list[DocumentInfo]:
+        return await documents.listing(await self._database(), await self._base_id(base))
+
+    async def document(self, reference: str, *, base: str | None = None) -> tuple[DocumentInfo, Document]:
+        """One document by id, the first 6 characters of it, address, path, file name or title.
+
+        Raises:
+            NotFound: none matches. InputError: several match.
+        """
+        info = await documents.find(await self._database(), reference, await self._base_id(base))
+        document = await (await self._app.store()).document(info.document_id)
+        if document is None:  # removed since
+            return await self.document(reference, base=base)
+        return info, document
+
+    async def remove(self, *references: str, base: str | None = None) -> DeletionReport:
+        """Remove documents with all that belongs to them."""
+        base_id = await self._base_id(base)
+        found = [await documents.find(await self._database(), item, base_id) for item in references]
+        return await (await self._app.store()).delete([info.document_id for info in found])
+
+    # --- bases -------------------------------------------------------------------
+
+    async def bases(self) -> list[BaseInfo]:
+        return await bases.listing(await self._database())
+
+    async def base_names(self) -> dict[str, str]:
+        """Base id to name."""
+        ids = await bases.ids_by_name(await self._database())
+        return {base_id: name for name, base_id in ids.items()}
+
+    async def remove_base(self, name: str) -> DeletionReport:
+        """Remove a base and every document in it."""
+        database = await self._database()
+        (base_id,) = await bases.resolve(database, [name]) or ()
+        report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
+        await bases.remove(database, base_id)
+        return report
+
+    # --- questions ---------------------------------------------------------------
+
+    async def search(
+        self,
+        text: str,
+        *,
+        bases: Sequence[str] | None = None,
+        mode: SearchMode = "hybrid",
+        top_k: int | None = None,
+        min_score: float | None = None,
+        filter: str | Filter | None = None,
+    ) -> SearchResult:
+        """The best passages for a text; `min_score` is on the scale of the mode's scores.
+
+        Raises:
+            InvalidQuery: a blank or over-long text, or a top-k outside 1 to 1,000.
+            BaseNotFound, InvalidFilter: say what is wrong with them.
+        """
+        query = await self._query(text, bases, filter)
+        pipeline = await self._app.search(mode, self._top_k(top_k), min_score)
+        return await pipeline.search(query)
+
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        bases: Sequence[str] | None = None,
+        filter: str | Filter | None = None,
+        history: Sequence[Message] = (),
+        top_k: int | None = None,
+        stream: Literal[False] = False,
+    ) -> Awaitable[Answer]: ...
+
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        bases: Sequence[str] | None = None,
+        filter: str | Filter | None = None,
+        history: Sequence[Message] = (),
+        top_k: int | None = None,
+        stream: Literal[True],
+    ) -> AnswerStream: ...
+
+    def ask(
+        self,
+        text: str,
+        *,
+        bases: Sequence[str] | None = None,
+        filter: str | Filter | None = None,
+        history: Sequence[Message] = (),
+        top_k: int | None = None,
+        stream: bool = False,
+    ) -> Awaitable[Answer] | AnswerStream:
+        """Answer a question from the documents: the whole answer, or with `stream` piece by piece.
+
+        Raises, when awaited or read:
+            as `search`, and ProviderError when the chat model fails after its first word.
+        """
+        events = self._events(text, bases, filter, history, top_k)
+        return AnswerStream(events) if stream else _last(events)
+
+    async def _events(
+        self,
+        text: str,
+        bases: Sequence[str] | None,
+        filter: str | Filter | None,
+        history: Sequence[Message],
+        top_k: int | None,
+    ) -> AsyncIterator[Event]:
+        query = await self._query(text, bases, filter, history)
+        pipeline: QueryPipeline = await self._app.answer(self._top_k(top_k))
+        async with aclosing(pipeline.stream(query)) as events:
+            async for event in events:
+                yield event
+
+    async def _query(
+        self,
+        text: str,
+        names: Sequence[str] | None,
+        filter: str | Filter | None,
+        history: Sequence[Message] = (),
+    ) -> Query:
+        tree = parse(filter) if isinstance(filter, str) else filter
+        query = Query(text, history=tuple(history))  # refused before anything is started
+        base_ids = await bases.resolve(await self._database(), names)
+        return Query(query.text, history=query.history, scope=Scope(bases=base_ids, filter=tree))
+
+    def _top_k(self, top_k: int | None) -> int:
+        return checked_top_k(self._app.settings.top_k if top_k is None else top_k)
+
+    async def _base_for_writing(self, name: str) -> str:
+        """The base's id, once it is sure that its vectors are of the present model."""
+        database, embedder = await self._database(), await self._app.embedder()
+        base_id = await bases.ensure(database, name)
+        stored = next(info.model for info in await bases.listing(database) if info.base_id == base_id)
+        if stored not in (None, embedder.identity):
+            raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=embedder.identity)
+        return base_id
+
+    async def _base_id(self, name: str | None) -> str | None:
+        found = await bases.resolve(await self._database(), None if name is None else [name])
+        return found[0] if found else None
+
+    async def _database(self):
+        await self._app.store()  # its tables are there from here on
+        return await self._app.database()
+
+
+async def _last(events: AsyncIterator[Event]) -> Answer:
+    stream = AnswerStream(events)
+    try:
+        async for _ in stream:
+            pass
+    finally:
+        await stream.aclose()
+    assert stream.answer is not None  # the last event of every stream
+    return stream.answer
