@@ -88,13 +88,12 @@ def load(
         InvalidSetting: an unknown name or a wrong value; says which and where it was read.
     """
     environment = os.environ if environment is None else environment
-    home = default_home(environment)
-    values: dict[str, object] = {
-        **_from_file(home / FILE_NAME),
-        **_from_environment(environment),
-        "home": home,
-    }
-    return _validated(values)
+    overrides = overrides or {}
+    for name in overrides:
+        _check_name(name, name)
+    home = default_home({PREFIX + "HOME": str(overrides["home"])} if "home" in overrides else environment)
+    from_file, from_environment = _from_file(home / FILE_NAME), _from_environment(environment)
+    return _validated({**from_file, **from_environment, **overrides, "home": home})
 
 
 def default_home(environment: Mapping[str, str] | None = None) -> Path:
