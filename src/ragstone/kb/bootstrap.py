@@ -13,15 +13,23 @@ from typing import Any, TypeVar
 
 import anyio
 
+from ragstone.augment import CitedContext
 from ragstone.clean import clean
+from ragstone.errors import NoText
+from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
 from ragstone.parse.router import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
+from ragstone.postgres.server import EmbeddedServer
 from ragstone.protocols import ChatModel, Embedder
+from ragstone.query import QueryPipeline
+from ragstone.retrieve.store import SearchMode, StoreRetriever
+from ragstone.select import TokenBudget
 from ragstone.split import RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
+from ragstone.types import Blob, Document
 
 T = TypeVar("T")
 
@@ -66,7 +74,9 @@ class App:
         """The chat model of the settings; None is a normal state."""
         return await self._once("chat", self._open_chat) if self.settings.chat_base_url else None
 
-    async def ingest(self) -> IngestPipeline:
+    # --- pipelines ---------------------------------------------------------------
+
+    async def ingest(self, parsers: int | None = None) -> IngestPipeline:
         settings, embedder = self.settings, await self.embedder()
         return IngestPipeline(
             parse=await self.parser(),
@@ -77,8 +87,47 @@ class App:
             embedder=embedder,
             store=await self.store(),
             settings=f"{PARSER_REVISION}/{settings.chunk_size}/{settings.chunk_overlap}",
-            parsers=settings.parse_workers,
+            parsers=parsers or settings.parse_workers,
         )
+
+    async def read(self, blob: Blob) -> Document:
+        """What `ingest` stores of a blob: parsed, then cleaned."""
+        parser = await self.parser()
+        document = clean(await parser(blob))
+        if document is None or not document.text.strip():
+            raise NoText("ingest.no_text", name=blob.name)
+        return document
+
+    async def search(self, mode: SearchMode, top_k: int, min_score: float | None) -> QueryPipeline:
+        """A pipeline to search with: its answers are never asked for."""
+        retriever = await self._retriever(mode, top_k, min_score)
+        return QueryPipeline(
+            retrievers=[retriever], augment=CitedContext(), generate=ExtractiveGenerator(), mode="extractive"
+        )
+
+    async def answer(self, top_k: int) -> QueryPipeline:
+        """The pipeline that answers: by the chat model of the settings, else by quoting."""
+        retriever, chat = await self._retriever("hybrid", top_k, None), await self.chat()
+        extractive = ExtractiveGenerator(await self.embedder())
+        return QueryPipeline(
+            retrievers=[retriever],
+            select=[TokenBudget(self.settings.context_tokens)],
+            augment=CitedContext(),
+            generate=extractive if chat is None else ModelGenerator(chat),
+            mode="extractive" if chat is None else "model",
+            fallback=None if chat is None else extractive,
+        )
+
+    async def _retriever(self, mode: SearchMode, top_k: int, min_score: float | None) -> StoreRetriever:
+        return StoreRetriever(
+            store=await self.store(),
+            embedder=None if mode == "text" else await self.embedder(),
+            mode=mode,
+            top_k=top_k,
+            min_score=min_score,
+        )
+
+    # --- making and closing ------------------------------------------------------
 
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -89,3 +138,67 @@ class App:
             if name not in self._made:
                 self._made[name] = await make()
             return self._made[name]
+
+    async def _open_database(self) -> Database:
+        if self.settings.database_url:
+            database = await Database.open(self.settings.database_url)
+        else:
+            server = await EmbeddedServer.start(
+                self.settings.home, on_message=lambda key, values: self.notify(key, **values)
+            )
+            self._stack.push_async_callback(server.aclose)
+            database = await Database.open(server.ensure_running)
+        self._stack.push_async_callback(database.aclose)
+        return database
+
+    async def _open_embedder(self) -> Embedder:
+        settings = self.settings
+        if settings.test_embedder == "fake":
+            from ragstone.testing import FakeEmbedder
+
+            return FakeEmbedder()
+        if settings.embed_base_url:
+            from ragstone.embed.openai import OpenAIEmbedder
+
+            embedder = await OpenAIEmbedder.open(
+                base_url=settings.embed_base_url,
+                model=settings.embed_model,
+                api_key=settings.embed_api_key,
+                batch_size=settings.embed_batch,
+                max_tokens=settings.embed_max_tokens,
+                query_prefix=settings.embed_query_prefix,
+                document_prefix=settings.embed_document_prefix,
+            )
+        else:
+            from ragstone.embed.local import LocalEmbedder
+
+            embedder = await LocalEmbedder.open(
+                settings.home / "models",
+                threads=settings.embed_threads or None,
+                on_progress=lambda key, fraction: self.notify(key, fraction),
+            )
+        self._stack.push_async_callback(embedder.aclose)
+        return embedder
+
+    async def _open_parser(self) -> ParserPool:
+        settings = self.settings
+        pool = ParserPool(
+            workers=settings.parse_workers,
+            timeout=settings.parse_timeout,
+            memory=settings.parse_memory_mb * 1_000_000,
+        )
+        self._stack.push_async_callback(pool.aclose)
+        return pool
+
+    async def _open_chat(self) -> ChatModel:
+        from ragstone.chat.openai import OpenAIChatModel
+
+        settings = self.settings
+        chat = OpenAIChatModel(
+            base_url=settings.chat_base_url,
+            model=settings.chat_model,
+            api_key=settings.chat_api_key,
+            timeout=settings.chat_timeout,
+        )
+        self._stack.push_async_callback(chat.aclose)
+        return chat
