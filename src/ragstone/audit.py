@@ -1,0 +1,122 @@
+"""Facts of a sentence that its passages do not hold: numbers, dates, identifiers, quotations (pure).
+
+No model: a fact is missing when it does not occur in any cited passage, whatever its
+width, case and thousands separators. Number words of English ("twelve") and Chinese
+(十二, 三万) and month names in a passage count as the numbers they mean.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})+(?:\.\d+)?(?![\d])|(?<!\d)(?<!\d\.)\d+(?:\.\d+)?")
+_IDENTIFIER = re.compile(r"(?=[A-Za-z0-9_.\-]*[0-9_])[A-Za-z][A-Za-z0-9]*(?:[_.\-]?[A-Za-z0-9]+)+")
+_QUOTED = re.compile(r"“([^”]{2,})”|「([^」]{2,})」|『([^』]{2,})』|\"([^\"\n]{2,})\"|`([^`\n]{2,})`")
+_ENUMERATOR = re.compile(r"^\s*(?:\d{1,3}[.)、．]|[(（]\d{1,3}[)）])\s*")
+_WORD = re.compile(r"[a-z]+")
+_CHINESE_NUMBER = re.compile(r"[〇零一二两三四五六七八九十百千万亿兩萬億]{1,20}")
+
+_UNITS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+]
+_TENS = ["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_ENGLISH = (
+    {word: value for value, word in enumerate(_UNITS)}
+    | {word: 10 * value for value, word in enumerate(_TENS, start=3)}
+    | {word: value for value, word in enumerate(_MONTHS, start=1)}
+    | {word[:3]: value for value, word in enumerate(_MONTHS, start=1)}
+    | {"once": 1, "first": 1, "twice": 2, "second": 2, "third": 3, "hundred": 100, "thousand": 1000}
+)
+_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
+    "〇": 0,
+    "两": 2,
+    "兩": 2,
+}
+_SCALES = {"十": 10, "百": 100, "千": 1000}
+_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+
+
+def missing_facts(sentence: str, passages: Sequence[str]) -> list[str]:
+    """The facts of `sentence` that stand in none of `passages`, in order, each once."""
+    sentence = _ENUMERATOR.sub("", _folded(sentence))
+    text = _folded("\n".join(passages))
+    squeezed = re.sub(r"\s+", "", text)
+    numbers = _numbers_of(text)
+    quoted = ["".join(groups) for groups in _QUOTED.findall(sentence)]
+    rest = _QUOTED.sub(" ", sentence)
+    identifiers = _IDENTIFIER.findall(rest)
+    rest = _IDENTIFIER.sub(" ", rest)
+    missing = [fact for fact in (*quoted, *identifiers) if re.sub(r"\s+", "", fact) not in squeezed]
+    missing += [fact for fact in _NUMBER.findall(rest) if _plain(fact) not in numbers]
+    return list(dict.fromkeys(missing))
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _plain(number: str) -> str:
+    """One spelling a value: no separators, no leading zeros, no zeros after the point."""
+    whole, _, fraction = number.replace(",", "").partition(".")
+    fraction = fraction.rstrip("0")
+    return (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+
+
+def _numbers_of(text: str) -> set[str]:
+    found = {_plain(number) for number in _NUMBER.findall(text)}
+    found |= {str(_ENGLISH[word]) for word in _WORD.findall(text) if word in _ENGLISH}
+    found |= {str(_chinese(word)) for word in _CHINESE_NUMBER.findall(text)}
+    return found
+
+
+def _chinese(word: str) -> int:
+    """The value of a Chinese number word: 二十三 is 23, 二〇一五 is 2015, 三万五千 is 35000."""
+    if all(character in _DIGITS for character in word):
+        return int("".join(str(_DIGITS[character]) for character in word))
+    total = section = digit = 0
+    for character in word:
+        if character in _DIGITS:
+            digit = _DIGITS[character]
+        elif character in _SCALES:
+            section += (digit or 1) * _SCALES[character]
+            digit = 0
+        else:
+            total += max(section + digit, 1) * _MYRIADS[character]
+            section = digit = 0
+    return total + section + digit

@@ -1,0 +1,98 @@
+"""Question and passages to a prompt: numbered, each behind a fence its text cannot close."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from ragstone.language import language_of
+from ragstone.messages import Language, render
+from ragstone.prompts import Template, parts, prompt_text
+from ragstone.types import Hit, Message, Prompt, Query
+
+_TITLE_LENGTH = 200
+
+
+def new_fence() -> str:
+    """A word that no document holds: 64 random bits."""
+    return f"passage-{secrets.token_hex(8)}"
+
+
+class CitedContext:
+    """The augmenter: rules, earlier messages, then passages [1] to [n] and the question.
+
+    All that comes from a document (title, context, text) stands inside a fence drawn anew
+    for each prompt and checked against every passage (row W28). Without hits the prompt
+    asks for a polite refusal, or with `allow_empty` is the question alone (row A69).
+
+    `template` replaces the wording: parts `# system` and `# user`; `{passages}` and
+    `{question}` are required in the latter, `{fence}` may name the fence.
+
+    Raises:
+        InvalidStage: a template without a required placeholder.
+    """
+
+    def __init__(
+        self,
+        *,
+        template: str | None = None,
+        allow_empty: bool = False,
+        fence: Callable[[], str] = new_fence,
+    ) -> None:
+        self._allow_empty = allow_empty
+        self._fence = fence
+        self._templates = {
+            language: _templates(template or prompt_text("answer", language), language)
+            for language in ("en", "zh")
+        }
+
+    async def __call__(self, query: Query, hits: Sequence[Hit]) -> Prompt:
+        language = language_of(query.text)
+        system, user = self._templates[language]
+        if hits:
+            fence = self._fresh_fence(query, hits)
+            passages = "\n\n".join(
+                f"[{number}]\n<{fence}>\n{_passage(hit, language)}\n</{fence}>"
+                for number, hit in enumerate(hits, start=1)
+            )
+            opening = [Message(role="system", content=system)] if system else []
+            asked = user.render(passages=passages, question=query.text, fence=fence)
+        else:
+            opening = []
+            asked = query.text if self._allow_empty else _empty(query.text, language)
+        history = [message for message in query.history if message.role != "system"]
+        messages = (*opening, *history, Message(role="user", content=asked))
+        return Prompt(query=query, messages=messages, passages=tuple(hits))
+
+    def _fresh_fence(self, query: Query, hits: Sequence[Hit]) -> str:
+        content = "\n".join([query.text, *(f"{hit.title}\n{hit.chunk.embedding_text}" for hit in hits)])
+        fence = self._fence()
+        while fence in content:
+            fence += secrets.token_hex(4)
+        return fence
+
+
+def _templates(text: str, language: Language) -> tuple[str, Template]:
+    found = parts(text)
+    user = Template(
+        found.get("user", ""),
+        required=("passages", "question"),
+        optional=("fence",),
+        name=f"answer.{language}",
+    )
+    return found.get("system", ""), user
+
+
+def _empty(question: str, language: Language) -> str:
+    return Template(prompt_text("empty", language), required=("question",)).render(question=question)
+
+
+def _passage(hit: Hit, language: Language) -> str:
+    """Title and page, then the context, then the text. A title the context opens with is not repeated."""
+    chunk = hit.chunk
+    title = " ".join(hit.title.split())[:_TITLE_LENGTH]
+    if title and chunk.context.startswith(title):
+        title = ""
+    page = render("prompt.page", language, page=chunk.page) if chunk.page is not None else ""
+    heading = " · ".join(part for part in (title, page) if part)
+    return "\n".join(part for part in (heading, chunk.context, chunk.text) if part)

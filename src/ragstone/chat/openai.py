@@ -1,0 +1,248 @@
+"""Any server that speaks OpenAI's chat protocol, through the openai SDK.
+
+Hosted (OpenAI, DashScope compatible mode, DeepSeek) or your own (Ollama, vLLM,
+llama.cpp). The SDK retries 408, 409, 429, 5xx and cut connections with back-off and
+Retry-After; what is left becomes an error of ours, by type and never by text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+
+from ragstone.errors import MissingExtra, ProviderError, ProviderRejected, ProviderUnavailable
+from ragstone.types import Delta, Message, Usage
+
+if TYPE_CHECKING:
+    from openai import APIError, AsyncOpenAI, AsyncStream
+    from openai.types.chat import ChatCompletionChunk
+
+DEFAULT_TIMEOUT = 60.0
+CONNECT_TIMEOUT = 10.0
+_REASON_LENGTH = 300
+_T = TypeVar("_T")
+
+
+class OpenAIChatModel:
+    """The chat model `model` at `base_url` (with its `/v1`).
+
+    `api_key` may be empty for a server that asks for none. `timeout` is the longest
+    silence in seconds, `first_timeout` the longest wait for the first byte with all
+    retries (by default three times `timeout`). `options` go into the request as they are
+    (`temperature`, `max_tokens`, ...).
+
+    Raises, from `stream` and `complete`:
+        ProviderUnavailable: 429, 5xx, time-out, no or a cut connection, an answer that
+            ends without a finish reason.
+        ProviderRejected: another 4xx, a used-up quota, a filtered answer.
+        MissingExtra: the openai package is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        model: str,
+        api_key: str = "",
+        timeout: float = DEFAULT_TIMEOUT,
+        first_timeout: float | None = None,
+        max_retries: int = 2,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        self._base_url = base_url
+        self._model = model
+        self._key = api_key
+        self._timeout = timeout
+        self._first_timeout = first_timeout if first_timeout is not None else 3 * timeout
+        self._max_retries = max_retries
+        self._options = dict(options or {})
+        self._client: AsyncOpenAI | None = None
+        self._counts_usage = True
+
+    @property
+    def identity(self) -> str:
+        return self._model
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Delta]:
+        """The answer as it comes; closing the iterator closes the connection."""
+        client = await self._open()
+        with self._mapped():
+            chunks = await self._within(self._start(client, messages))
+            try:
+                finished = False
+                while (chunk := await self._within(anext(chunks, None))) is not None:
+                    self._refuse_error(chunk)
+                    delta, reason = _read_chunk(chunk)
+                    finished = finished or bool(reason)
+                    if delta.text or delta.usage:
+                        yield delta
+                    if reason == "content_filter":
+                        raise ProviderRejected("chat.filtered", model=self._model)
+                if not finished:
+                    raise ProviderUnavailable("chat.cut", url=self._base_url)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await chunks.close()
+
+    async def complete(self, messages: Sequence[Message]) -> Delta:
+        client = await self._open()
+        with self._mapped():
+            completion = await self._within(
+                client.chat.completions.create(
+                    model=self._model, messages=_plain(messages), extra_body=self._options or None
+                )
+            )
+            self._refuse_error(completion)
+            choices = cast("list[Any]", getattr(completion, "choices", None) or [])
+            if not choices or choices[0].message is None:
+                raise ProviderUnavailable("chat.cut", url=self._base_url)
+            if choices[0].finish_reason == "content_filter":
+                raise ProviderRejected("chat.filtered", model=self._model)
+            return Delta(text=choices[0].message.content or "", usage=_usage(completion))
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _open(self) -> AsyncOpenAI:
+        if self._client is None:
+            # Importing the SDK and loading certificates read the disk for half a second.
+            client = await anyio.to_thread.run_sync(self._connected)
+            self._client = self._client or client
+        return self._client
+
+    def _connected(self) -> AsyncOpenAI:
+        try:
+            from openai import AsyncOpenAI, Omit, Timeout
+        except ImportError as error:
+            raise MissingExtra("core.missing_extra", feature="OpenAIChatModel", extra="openai") from error
+        # Keys and organisations of the environment belong to another server than this one.
+        headers: dict[str, Any] = {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+        return AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=self._base_url,
+            timeout=Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
+            max_retries=self._max_retries,
+            default_headers=headers,
+        )
+
+    async def _start(
+        self, client: AsyncOpenAI, messages: Sequence[Message]
+    ) -> AsyncStream[ChatCompletionChunk]:
+        """Ask for usage in the stream, and go without where the server does not know it."""
+        from openai import BadRequestError, UnprocessableEntityError, omit
+
+        while True:
+            counted = self._counts_usage
+            try:
+                return await client.chat.completions.create(
+                    model=self._model,
+                    messages=_plain(messages),
+                    stream=True,
+                    stream_options={"include_usage": True} if counted else omit,
+                    extra_body=self._options or None,
+                )
+            except (BadRequestError, UnprocessableEntityError) as error:
+                if not counted or "stream_options" not in _reason(error):
+                    raise
+                self._counts_usage = False
+
+    async def _within(self, awaitable: Awaitable[_T]) -> _T:
+        with anyio.fail_after(self._first_timeout):
+            return await awaitable
+
+    @contextmanager
+    def _mapped(self) -> Generator[None]:
+        from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, OpenAIError
+
+        try:
+            yield
+        except (APITimeoutError, TimeoutError) as error:
+            raise ProviderUnavailable("chat.timeout", url=self._base_url, seconds=self._timeout) from error
+        except APIConnectionError as error:
+            raise ProviderUnavailable("chat.connection", url=self._base_url) from error
+        except APIStatusError as error:
+            raise self._status_error(error.status_code, _reason(error)) from error
+        except APIError as error:
+            raise self._stream_error(error.body, error.message) from error
+        except (OpenAIError, ValueError) as error:
+            # ValueError: an event that is not JSON.
+            raise ProviderUnavailable("chat.garbled", url=self._base_url) from error
+
+    def _refuse_error(self, answer: object) -> None:
+        """An error that came under HTTP 200 in a form the SDK does not know."""
+        extra = cast("Mapping[str, object] | None", getattr(answer, "model_extra", None)) or {}
+        if getattr(answer, "choices", None) or not ({"error", "message", "code"} & set(extra)):
+            return
+        body = extra.get("error") or {**extra}
+        raise self._stream_error(body, str(extra.get("message") or body))
+
+    def _stream_error(self, body: object, message: str) -> ProviderError:
+        details = _details(body)
+        status = next(
+            (int(str(value)) for value in map(details.get, ("status", "code")) if str(value).isdecimal()), 0
+        )
+        named = " ".join(str(details.get(name, "")) for name in ("type", "code")).lower()
+        if not status and ("invalid" in named or "insufficient_quota" in named):
+            status = 400
+        return self._status_error(status or 503, f"{message} {named}" if "quota" in named else message)
+
+    def _status_error(self, status: int, reason: str) -> ProviderError:
+        values: dict[str, object] = {
+            "url": self._base_url,
+            "model": self._model,
+            "status": status,
+            "reason": self._without_key(reason),
+        }
+        if status in (401, 403):
+            return ProviderRejected("chat.key", **values)
+        if status == 404:
+            return ProviderRejected("chat.not_found", **values)
+        if "insufficient_quota" in reason:
+            return ProviderRejected("chat.quota", **values)
+        if status in (408, 409, 425, 429) or status >= 500:
+            return ProviderUnavailable("chat.busy", **values)
+        return ProviderRejected("chat.rejected", **values)
+
+    def _without_key(self, text: str) -> str:
+        hidden = text.replace(self._key, "***") if self._key else text
+        return " ".join(hidden.split())[:_REASON_LENGTH]
+
+
+def _reason(error: APIError) -> str:
+    details = _details(error.body)
+    code = details.get("code") or ""
+    return f"{details.get('message') or error.message} {code}".strip()
+
+
+def _details(body: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", body) if isinstance(body, Mapping) else {}
+
+
+def _plain(messages: Sequence[Message]) -> Any:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def _read_chunk(chunk: ChatCompletionChunk) -> tuple[Delta, str]:
+    """The text, the usage and the finish reason of a chunk, each of which may be missing."""
+    # Compatible servers leave out fields that the SDK's types promise.
+    choices = cast("list[Any]", getattr(chunk, "choices", None) or [])
+    delta = getattr(choices[0], "delta", None) if choices else None
+    text = cast("str", getattr(delta, "content", None) or "")
+    reason = cast("str", getattr(choices[0], "finish_reason", None) or "") if choices else ""
+    return Delta(text=text, usage=_usage(chunk)), reason
+
+
+def _usage(answer: object) -> Usage | None:
+    usage = cast(Any, getattr(answer, "usage", None))
+    if usage is None:
+        return None
+    return Usage(
+        input_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
+        output_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
+    )

@@ -1,0 +1,247 @@
+"""Answers without a chat model: the sentences of the passages that say most about the question."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from math import log
+
+from ragstone.cite import without_markers
+from ragstone.generate.visible import NO_ANSWER
+from ragstone.language import language_of
+from ragstone.protocols import Embedder
+from ragstone.sentences import sentences
+from ragstone.terms import analyze
+from ragstone.types import Delta, Hit, Prompt
+
+MAX_EMBEDDED = 12
+"""Sentences embedded for one answer: about 0.4 s of one core with the local model."""
+
+MARGIN = 0.01
+LEXICAL_MARGIN = 0.1
+RANK_COST = 0.05
+RANK_COST_E = 0.005
+COVERAGE_WEIGHT = 0.1
+_MAX_QUOTE = 400
+_CLAUSE = re.compile(r"[，,；;、：:\s]")
+_ASKING_ZH = re.compile(
+    r"为什么|为何|是什么|什么|哪一|哪些|哪个|哪里|哪位|哪种|哪儿|哪|多少|多久|多长|多大|怎么样|怎么|怎样|如何"
+    r"|是否|能否|可否|几个|几次|几天|几|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
+    r"|何時|何處|何種|幾|哪裡"
+)
+_ASKING_EN = frozenset(
+    re.findall(
+        r"\S+",
+        "what who whom whose which when where why how many much did do does can could would should may might"
+        " must i me my we our you your he she they them their his her there if about some any not no than"
+        " then so but after before into between during up out been being had s t tell please give name",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relevance:
+    """When passages are relevant enough to quote, on the scale of one embedding model.
+
+    Quoted is when `cosine + weight * coverage >= least`: `cosine` is that of the question
+    and the best passage, `coverage` (0 to 1) the share of the question's terms, weighed
+    by rarity, that one passage holds. Without a cosine, or for a model that was not
+    measured, `coverage >= lexical` decides.
+    """
+
+    weight: float = 0.1
+    least: float = 0.86
+    lexical: float = 0.35
+
+
+MEASURED = {"multilingual-e5-small": Relevance()}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sentence of passage `n` at `start`, with what it shares with the question.
+
+    `heading` is a title or question just above it, which says what it is about.
+    `coverage` is the share of the question's terms it holds, weighed by rarity.
+    """
+
+    n: int
+    start: int
+    text: str
+    heading: str
+    coverage: float = 0.0
+    score: float = 0.0
+
+
+class ExtractiveGenerator:
+    """The generator that quotes: one to `most` sentences, each with its marker [n].
+
+    Sentences are weighed by the rare terms they share with the question and, with an
+    `embedder`, by their similarity to it, which also carries questions in another
+    language than the documents. Nothing relevant: `<no-answer/>`.
+
+    `relevance` replaces the rule measured for the embedder (`MEASURED`); see
+    `benchmarks/results/extractive.md`.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        *,
+        most: int = 3,
+        relevance: Relevance | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._most = most
+        self._relevance = relevance
+
+    async def __call__(self, prompt: Prompt) -> AsyncIterator[Delta]:
+        chosen = await self.choose(prompt)
+        if not chosen:
+            yield Delta(text=NO_ANSWER)
+        for index, candidate in enumerate(chosen):
+            text, n = _quotable(candidate.text), candidate.n
+            chinese = language_of(text) == "zh"
+            yield Delta(text=f"{text}[{n}]" if chinese else f"{' ' if index else ''}{text} [{n}]")
+
+    async def choose(self, prompt: Prompt) -> list[Candidate]:
+        """The sentences to quote in reading order; empty when nothing is relevant."""
+        question = question_terms(prompt.query.text)
+        candidates, coverage = weighed(question, prompt.passages)
+        if not candidates or not self._relevant(prompt, coverage):
+            return []
+        ranked = await self._ranked(prompt.query.text, candidates)
+        best = ranked[0]
+        margin = MARGIN if self._embedder is not None else LEXICAL_MARGIN
+        chosen = [one for one in ranked[: self._most] if best.score - one.score <= margin]
+        order = {one.n: place for place, one in reversed(list(enumerate(chosen)))}
+        return sorted(chosen, key=lambda one: (order[one.n], one.start))
+
+    def _relevant(self, prompt: Prompt, coverage: float) -> bool:
+        rule = self._relevance or self._measured()
+        cosines = [cosine for hit in prompt.passages if (cosine := hit.on("cosine")) is not None]
+        if rule is not None and cosines:
+            return max(cosines) + rule.weight * coverage >= rule.least
+        if cosines and not _same_language(prompt):
+            return True
+        return coverage >= (rule or Relevance()).lexical
+
+    def _measured(self) -> Relevance | None:
+        name = self._embedder.identity.split("/")[0] if self._embedder is not None else ""
+        return MEASURED.get(name)
+
+    async def _ranked(self, question: str, candidates: list[Candidate]) -> list[Candidate]:
+        """Best first: by coverage and rank of the passage, and by similarity where there is a model."""
+        scored = [replace(one, score=one.coverage - RANK_COST * (one.n - 1)) for one in candidates]
+        scored.sort(key=lambda one: -one.score)
+        if self._embedder is None:
+            return scored
+        near = scored[:MAX_EMBEDDED]
+        similar = await self._similarities(self._embedder, question, near)
+        return sorted(
+            (
+                replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST_E * (one.n - 1))
+                for one, similarity in zip(near, similar, strict=True)
+            ),
+            key=lambda one: -one.score,
+        )
+
+    async def _similarities(
+        self, embedder: Embedder, question: str, candidates: Sequence[Candidate]
+    ) -> list[float]:
+        asked = await embedder.embed_queries([question])
+        texts = [_fitting(embedder, f"{one.heading}\n{one.text}".strip()) for one in candidates]
+        told = await embedder.embed_documents(texts)
+        return [float(value) for value in told.values @ asked.values[0]]
+
+
+def question_terms(question: str) -> list[str]:
+    """The terms a question asks about, without the words that only ask; each once."""
+    bare = _ASKING_ZH.sub(" ", question)
+    terms = list(dict.fromkeys(matching_terms(bare)))
+    return [term for term in terms if term not in _ASKING_EN] or list(dict.fromkeys(matching_terms(question)))
+
+
+def matching_terms(text: str) -> list[str]:
+    """`analyze`, with the endings of English words cut, so that `scored` meets `score`."""
+    return [term if term in _ASKING_EN else _stem(term) for term in analyze(text)]
+
+
+def _stem(term: str) -> str:
+    if not (term.isascii() and term.isalpha()) or len(term) < 4:
+        return term
+    for ending in ("ations", "ation", "ings", "ing", "ied", "ies", "ed", "es", "ly", "s", "e", "y"):
+        if term.endswith(ending) and len(term) - len(ending) >= 3:
+            return term[: -len(ending)]
+    return term
+
+
+def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Candidate], float]:
+    """Every sentence with its coverage, and the best coverage that one passage reaches."""
+    found = [one for n, hit in enumerate(passages, start=1) for one in _sentences_of(n, hit)]
+    terms = [frozenset(matching_terms(f"{one.heading} {one.text}")) for one in found]
+    seen = Counter(term for held in terms for term in held)
+    rarity = {term: log(1 + (len(found) + 0.5) / (seen[term] + 0.5)) for term in question}
+    whole = sum(rarity.values()) or 1.0
+
+    def share(held: frozenset[str]) -> float:
+        return sum(weight for term, weight in rarity.items() if term in held) / whole
+
+    candidates = [replace(one, coverage=share(held)) for one, held in zip(found, terms, strict=True)]
+    together = [
+        share(frozenset(matching_terms(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages
+    ]
+    return candidates, max(together, default=0.0)
+
+
+def _sentences_of(n: int, hit: Hit) -> list[Candidate]:
+    """The sentences worth quoting; headings and questions go with the one after them."""
+    found: list[Candidate] = []
+    heading = ""
+    text = hit.chunk.text
+    for start, end in sentences(text):
+        sentence = text[start:end]
+        if not any(character.isalnum() for character in sentence):
+            continue
+        if sentence.startswith("#") or sentence.endswith(("?", "？")):
+            heading = sentence.lstrip("# ")
+            continue
+        found += [Candidate(n, start + at, piece, heading) for at, piece in _pieces(sentence)]
+        heading = ""
+    if not found and text.strip():
+        found = [Candidate(n, at, piece, "") for at, piece in _pieces(text.strip())]
+    return found
+
+
+def _pieces(sentence: str) -> list[tuple[int, str]]:
+    """A sentence in pieces of at most 400 characters, cut behind a clause where there is one."""
+    pieces: list[tuple[int, str]] = []
+    at = 0
+    while len(sentence) - at > _MAX_QUOTE:
+        clauses = [match.end() for match in _CLAUSE.finditer(sentence, at + _MAX_QUOTE // 2, at + _MAX_QUOTE)]
+        cut = clauses[-1] if clauses else at + _MAX_QUOTE
+        pieces.append((at, sentence[at:cut]))
+        at = cut
+    return [*pieces, (at, sentence[at:])]
+
+
+def _quotable(text: str) -> str:
+    """On one line, without the document's own footnote markers and open backticks."""
+    lines = re.sub(r"(?<=[^\x00-\u2e7f])\s+(?=[^\x00-\u2e7f])", "", text)
+    plain = without_markers(" ".join(lines.split()))
+    return plain.replace("`", "'") if plain.count("`") % 2 or "```" in plain else plain
+
+
+def _fitting(embedder: Embedder, text: str) -> str:
+    if len(text) <= embedder.max_tokens // 2:
+        return text
+    offsets = embedder.tokenizer.offsets(text)
+    limit = embedder.max_tokens
+    return text if len(offsets) <= limit else text[: offsets[limit - 1][1]]
+
+
+def _same_language(prompt: Prompt) -> bool:
+    asked = language_of(prompt.query.text)
+    return any(language_of(hit.chunk.text) == asked for hit in prompt.passages)
