@@ -124,10 +124,10 @@ class KnowledgeBases:
         """
         limit = self._app.settings.max_file_mb * 1_000_000
         found = [await scan(str(source), glob=glob) for source in sources]
-        if not any(count for count, _ in found):
+        if not any(item.files for item in found):
             raise SourceNotFound("kb.nothing_to_add", source=", ".join(map(str, sources)))
         if on_event is not None:
-            on_event(Found(files=sum(count for count, _ in found), bytes=sum(size for _, size in found)))
+            on_event(Found(files=sum(item.files for item in found), bytes=sum(item.bytes for item in found)))
         pipeline = await self._app.ingest(jobs)
         base_id = await self._base_for_writing(base)
 
