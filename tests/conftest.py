@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,3 +17,37 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def runtime_folder() -> Iterator[Path]:
+    """Where root puts PostgreSQL binaries for an unprivileged user: a folder all may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="ragstone-runtime-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def embedded_database(runtime_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The conninfo of an empty embedded PostgreSQL that lives as long as the session."""
+    from ragstone.postgres.cluster import Cluster
+
+    cluster = Cluster(tmp_path_factory.mktemp("embedded"), runtime_folder=runtime_folder)
+    try:
+        cluster.attach(lambda key, values: None)
+        yield cluster.conninfo()
+    finally:
+        cluster.release()
+
+
+@pytest.fixture(scope="session")
+def local_model_folder() -> Path:
+    """A folder with the converted embedding model, kept between runs; checked by its manifest."""
+    from ragstone.embed.cache import ensure_converted
+
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    kept = Path(tempfile.gettempdir()) / f"ragstone-test-models-{user}"
+    folder = Path(os.environ.get("RAGSTONE_TEST_MODELS") or kept)
+    ensure_converted(folder)
+    return folder

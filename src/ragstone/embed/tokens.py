@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 SPACE = "\u2581"
@@ -30,7 +31,6 @@ _UNKNOWN_PENALTY = 10.0
 _CACHED_WORDS = 20_000
 _CACHED_LENGTH = 24
 _WORD = re.compile("[^ ]+")
-_SEGMENT = re.compile(r".[^\x00-\u02ff\u3040-\u3098\u309b-\u9fff]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +110,11 @@ class UnigramTokenizer:
         last = 0
         for word in self._words(text):
             for _, start, end in self._cut_word(word.text):
-                if end == 1:
-                    first = word.span(0, 1)[0]
-                    offsets.append((max(last, first - 1), first))
-                else:
-                    offsets.append(word.span(max(start - 1, 0), end - 1))
-                last = offsets[-1][1]
+                span = word.span(max(start - 1, 0), max(end - 1, 1))
+                if end == 1 and span[0] >= last:
+                    span = (max(last, span[0] - 1), span[0])
+                offsets.append(span)
+                last = span[1]
         return offsets
 
     def _words(self, text: str) -> Iterator[Word]:
@@ -191,8 +190,8 @@ def _compose(word: str, offset: int) -> tuple[str, list[int], list[int]]:
     Characters are normalised in small groups, so that a token's source stays narrow;
     where the groups influence each other, the whole word is one group.
     """
-    matches = [match.span() for match in _SEGMENT.finditer(word)]
-    groups = [(start, end, _normal(word[start:end])) for start, end in matches]
+    bounds = [0, *(i for i in range(1, len(word)) if not _joins(word[i])), len(word)]
+    groups = [(start, end, _normal(word[start:end])) for start, end in pairwise(bounds)]
     text = "".join(group for _, _, group in groups)
     whole = _normal(word)
     if text != whole:
@@ -203,6 +202,11 @@ def _compose(word: str, offset: int) -> tuple[str, list[int], list[int]]:
         starts += [offset + start] * len(group)
         ends += [offset + end] * len(group)
     return text, starts, ends
+
+
+def _joins(character: str) -> bool:
+    """Whether NFKC may join it with what stands before: accents, and Korean vowels and finals."""
+    return unicodedata.combining(character) != 0 or "\u1160" <= character <= "\u11ff"
 
 
 def _normal(text: str) -> str:
