@@ -1,0 +1,1 @@
+"""Where documents are kept and found: in memory, or in PostgreSQL."""

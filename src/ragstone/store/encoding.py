@@ -1,0 +1,191 @@
+"""Values as PostgreSQL stores them, and back (pure).
+
+Metadata is JSONB. Two things JSON does not tell apart are kept apart:
+
+- A datetime is `{"$datetime": "2024-05-01T12:00:00.000000Z"}`: UTC, always six digits
+  of microseconds, so that the text sorts as the time does. No other value is an object.
+- A float always has a decimal point or stays below one, an integer never has one: JSONB
+  keeps `1.0` as it is written. Whole floats are written in full, so that they compare
+  with integers exactly as in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from ragstone.metadata import MetadataValue, Scalar
+from ragstone.terms import analyze
+from ragstone.types import Chunk, Document, HeadingSpan, PageSpan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Row: TypeAlias = tuple[bytes | None, ...]
+"""One row of a binary COPY: a field each, None for NULL."""
+
+# Limits of the type tsvector: positions a lexeme, the highest position, bytes in all.
+_MAX_POSITIONS = 255
+_MAX_POSITION = 16_383
+_MAX_TSVECTOR = 900_000
+
+
+def json_metadata(metadata: Mapping[str, MetadataValue]) -> str:
+    """Checked metadata as JSON text; `read_metadata` is its inverse."""
+    items = (f"{_text(key)}: {json_value(value)}" for key, value in metadata.items())
+    return "{" + ", ".join(items) + "}"
+
+
+def json_value(value: MetadataValue) -> str:
+    """One value as JSON text. Raises ValueError for NaN and infinity."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(json_value, value)) + "]"
+    match value:
+        case datetime():
+            moment = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+            return f'{{"$datetime": "{moment}Z"}}'
+        case float() if value.is_integer():
+            return format(value, ".1f")
+        case str():
+            return _text(value)
+        case _:
+            return json.dumps(value, allow_nan=False)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read_metadata(stored: Mapping[str, object]) -> dict[str, MetadataValue]:
+    return {key: _read_value(value) for key, value in stored.items()}
+
+
+def _read_value(value: object) -> MetadataValue:
+    if isinstance(value, list):
+        return tuple(_read_scalar(item) for item in cast("list[object]", value))
+    return _read_scalar(value)
+
+
+def _read_scalar(value: object) -> Scalar:
+    if isinstance(value, dict):
+        return datetime.fromisoformat(cast("dict[str, str]", value)["$datetime"])
+    return cast(Scalar, value)
+
+
+def document_values(document: Document, chunk_count: int) -> dict[str, object]:
+    """The parameters of `put_document`."""
+    return {
+        "document_id": document.document_id,
+        "base_id": document.base_id,
+        "uri": document.uri,
+        "title": document.title,
+        "text": document.text,
+        "media_type": document.media_type,
+        "revision": document.revision,
+        "pages": json.dumps([[page.number, page.start, page.end] for page in document.pages]),
+        "headings": json.dumps([[list(item.path), item.start, item.end] for item in document.headings]),
+        "metadata": json_metadata(document.metadata),
+        "warnings": json.dumps(list(document.warnings)),
+        "chunk_count": chunk_count,
+    }
+
+
+def read_document(row: Mapping[str, object]) -> Document:
+    """The document as it was given, from a row of the query `document`."""
+    pages = cast("list[tuple[int, int, int]]", row["pages"])
+    headings = cast("list[tuple[list[str], int, int]]", row["headings"])
+    return Document(
+        document_id=cast(str, row["document_id"]),
+        base_id=cast(str, row["base_id"]),
+        uri=cast(str, row["uri"]),
+        title=cast(str, row["title"]),
+        text=cast(str, row["text"]),
+        media_type=cast(str, row["media_type"]),
+        revision=cast(str, row["revision"]),
+        pages=tuple(PageSpan(number=number, start=start, end=end) for number, start, end in pages),
+        headings=tuple(HeadingSpan(path=tuple(path), start=start, end=end) for path, start, end in headings),
+        metadata=read_metadata(cast("dict[str, object]", row["metadata"])),
+        warnings=tuple(cast("list[str]", row["warnings"])),
+    )
+
+
+def chunk_row(chunk: Chunk, base_id: str) -> Row:
+    """The fields of `copy_chunks`. The chunk's metadata is checked."""
+    return (
+        chunk.chunk_id.encode(),
+        chunk.document_id.encode(),
+        base_id.encode(),
+        _integer(chunk.index),
+        chunk.text.encode(),
+        _integer(chunk.start),
+        _integer(chunk.end),
+        chunk.context.encode(),
+        None if chunk.page is None else _integer(chunk.page),
+        _jsonb(json.dumps(list(chunk.headings))),
+        _jsonb(json_metadata(chunk.metadata)),
+        tsvector(analyze(chunk.embedding_text)),
+    )
+
+
+def vector_row(chunk: Chunk, base_id: str, model_id: int, vector: NDArray[np.float32]) -> Row:
+    """The fields of `copy_vectors`. `vector` has length 1 or 0."""
+    return (
+        chunk.chunk_id.encode(),
+        _integer(model_id),
+        base_id.encode(),
+        chunk.embedding_hash.encode(),
+        struct.pack(">hh", vector.shape[0], 0) + vector.astype(">f2").tobytes(),
+    )
+
+
+def read_halfvec(data: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(data, dtype=">f2", offset=4).astype(np.float32)
+
+
+def vector_text(vector: NDArray[np.float32]) -> str:
+    """A vector as a bound parameter that is cast to halfvec."""
+    return "[" + ",".join(map(repr, vector.tolist())) + "]"
+
+
+def tsvector(terms: Sequence[str]) -> bytes:
+    """Terms with their positions, in the binary form of tsvector.
+
+    The rarest need no more than one place, so what the type cannot hold (places beyond
+    16,383 or 255 of one term, about a megabyte in all) is left out or moved to the end.
+    """
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    size = 0
+    for position, term in enumerate(terms, start=1):
+        found = places.get(term)
+        added = 2 if found else len(term.encode()) + 8
+        if size + added > _MAX_TSVECTOR:
+            continue
+        place = min(position, _MAX_POSITION)
+        if not found or (len(found) < _MAX_POSITIONS and found[-1] < place):
+            places[term].append(place)
+            size += added
+    lexemes = (_lexeme(term.encode(), found) for term, found in places.items())
+    return struct.pack(">i", len(places)) + b"".join(lexemes)
+
+
+def _lexeme(term: bytes, places: Sequence[int]) -> bytes:
+    return term + b"\x00" + struct.pack(f">{len(places) + 1}H", len(places), *places)
+
+
+def tsqueries(terms: Iterable[str]) -> list[str]:
+    """Each distinct term as the text of a tsquery that matches this lexeme and nothing else."""
+    return ["'" + term.replace("\\", "\\\\").replace("'", "''") + "'" for term in dict.fromkeys(terms)]
+
+
+def _integer(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def _jsonb(text: str) -> bytes:
+    return b"\x01" + text.encode()

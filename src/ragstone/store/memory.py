@@ -1,0 +1,325 @@
+"""A store in memory: exact vector search and BM25, for small collections and tests.
+
+Writers change one dictionary of whole documents under a lock; a search runs on an
+immutable picture of it, drawn when the first search after a write asks for it. All of
+it runs in worker threads, so that the lock never holds the event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+import numpy as np
+
+from ragstone.errors import InvalidStage, ModelMismatch
+from ragstone.filters import matches
+from ragstone.store.checks import (
+    check_models,
+    checked_chunks,
+    checked_reach,
+    checked_scope,
+    normalised,
+    query_vector,
+)
+from ragstone.terms import analyze
+from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Score, Vectors, checked_top_k
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
+BM25_K1 = 1.2
+BM25_B = 0.75
+
+
+class MemoryStore:
+    """Keeps everything in this process; implements `protocols.Store`.
+
+    Safe to share among tasks and threads. Chunks of equal score come in the order of
+    (document_id, index).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._picture: _Picture | None = None
+
+    async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
+        return await anyio.to_thread.run_sync(self._replace, document, list(chunks), vectors)
+
+    async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
+        return await anyio.to_thread.run_sync(self._delete, list(document_ids))
+
+    async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
+        top_k, scope = checked_top_k(top_k), checked_scope(scope)
+        vector = query_vector(vectors)
+        return await anyio.to_thread.run_sync(
+            lambda: self._drawn().nearest(vectors.model, vector, scope, top_k)
+        )
+
+    async def search_text(self, text: str, *, scope: Scope, top_k: int) -> list[Hit]:
+        top_k, scope = checked_top_k(top_k), checked_scope(scope)
+        return await anyio.to_thread.run_sync(lambda: self._drawn().matching(text, scope, top_k))
+
+    async def search_hybrid(
+        self, text: str, vectors: Vectors, *, scope: Scope, top_k: int
+    ) -> tuple[list[Hit], list[Hit]]:
+        top_k, scope = checked_top_k(top_k), checked_scope(scope)
+        vector = query_vector(vectors)
+
+        def search() -> tuple[list[Hit], list[Hit]]:
+            picture = self._drawn()
+            return (
+                picture.nearest(vectors.model, vector, scope, top_k),
+                picture.matching(text, scope, top_k),
+            )
+
+        return await anyio.to_thread.run_sync(search)
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
+        picture = await anyio.to_thread.run_sync(self._drawn)
+        return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
+
+    async def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
+        n = checked_reach(n)
+        picture = await anyio.to_thread.run_sync(self._drawn)
+        return picture.neighbours(chunk_id, n)
+
+    async def document(self, document_id: str) -> Document | None:
+        entries = await anyio.to_thread.run_sync(self._snapshot)
+        entry = entries.get(document_id)
+        return None if entry is None else entry.document
+
+    async def revisions(self, base_id: str) -> Mapping[str, str]:
+        entries = await anyio.to_thread.run_sync(self._snapshot)
+        documents = (entry.document for entry in entries.values())
+        return {document.uri: document.revision for document in documents if document.base_id == base_id}
+
+    async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        entries = await anyio.to_thread.run_sync(self._snapshot)
+        return await anyio.to_thread.run_sync(partial(_known, entries.values(), model, frozenset(hashes)))
+
+    async def count(self, scope: Scope) -> int:
+        scope = checked_scope(scope)
+        return await anyio.to_thread.run_sync(lambda: int(self._drawn().visible(scope).sum()))
+
+    async def aclose(self) -> None:
+        """Nothing is open; what is stored goes with the object."""
+
+    # --- in worker threads -----------------------------------------------------------
+
+    def _replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
+        entry = _Entry.of(document, chunks, vectors)
+        with self._lock:
+            self._check_model(entry)
+            earlier = self._at(document.base_id, document.uri)
+            if earlier is not None and earlier.document.revision == document.revision:
+                return False
+            self._check_ids(entry, earlier)
+            if earlier is not None:
+                del self._entries[earlier.document.document_id]
+            self._entries[document.document_id] = entry
+            self._picture = None
+            return True
+
+    def _check_model(self, entry: _Entry) -> None:
+        dimension = entry.values.shape[1]
+        for other in self._entries.values():
+            if other.model == entry.model and other.values.shape[1] != dimension:
+                raise ModelMismatch(
+                    "store.dimension", model=entry.model, found=dimension, stored=other.values.shape[1]
+                )
+            if other.chunks and other.base_id == entry.base_id and other.model != entry.model:
+                raise ModelMismatch("store.model", base=entry.base_id, stored=other.model, model=entry.model)
+
+    def _check_ids(self, entry: _Entry, earlier: _Entry | None) -> None:
+        document = entry.document
+        if self._entries.get(document.document_id, earlier) is not earlier:
+            raise InvalidStage("store.document_taken", document_id=document.document_id, uri=document.uri)
+        taken = {chunk.chunk_id for chunk in entry.chunks}
+        for other in self._entries.values():
+            if other is not earlier and not taken.isdisjoint(chunk.chunk_id for chunk in other.chunks):
+                raise InvalidStage("store.chunk_taken", uri=document.uri)
+
+    def _at(self, base_id: str, uri: str) -> _Entry | None:
+        entries = self._entries.values()
+        return next((item for item in entries if (item.base_id, item.document.uri) == (base_id, uri)), None)
+
+    def _delete(self, document_ids: Sequence[str]) -> DeletionReport:
+        with self._lock:
+            found = [item for item in dict.fromkeys(document_ids) if item in self._entries]
+            gone = [self._entries.pop(item) for item in found]
+            self._picture = None
+        chunks = sum(len(entry.chunks) for entry in gone)
+        return DeletionReport(
+            document_ids=tuple(sorted(found)),
+            rows={"documents": len(gone), "chunks": chunks, "vectors": chunks},
+        )
+
+    def _snapshot(self) -> dict[str, _Entry]:
+        with self._lock:
+            return dict(self._entries)
+
+    def _drawn(self) -> _Picture:
+        with self._lock:
+            if self._picture is None:
+                self._picture = _Picture(self._entries.values())
+            return self._picture
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A stored document with its chunks in order, and one row of `values` and `terms` for each."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+    model: str
+    values: NDArray[np.float32]
+    terms: tuple[Counter[str], ...]
+
+    @staticmethod
+    def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> _Entry:
+        kept = checked_chunks(document, chunks, vectors)
+        order = sorted(range(len(kept)), key=lambda place: kept[place].index)
+        in_order = tuple(kept[place] for place in order)
+        return _Entry(
+            document=document,
+            chunks=in_order,
+            model=vectors.model,
+            values=normalised(vectors.values)[order],
+            terms=tuple(Counter(analyze(chunk.embedding_text)) for chunk in in_order),
+        )
+
+    @property
+    def base_id(self) -> str:
+        return self.document.base_id
+
+
+def _known(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+    return {
+        chunk.embedding_hash: entry.values[place].copy()
+        for entry in entries
+        if entry.model == model
+        for place, chunk in enumerate(entry.chunks)
+        if chunk.embedding_hash in hashes
+    }
+
+
+class _Picture:
+    """All chunks at one moment, a row each, in the order of (document_id, index)."""
+
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        self._entries = sorted(entries, key=lambda entry: entry.document.document_id)
+        self._places = [(entry, place) for entry in self._entries for place in range(len(entry.chunks))]
+        self.rows = {entry.chunks[place].chunk_id: row for row, (entry, place) in enumerate(self._places)}
+
+    def hit(self, row: int, *scores: Score) -> Hit:
+        entry, place = self._places[row]
+        return Hit(
+            chunk=entry.chunks[place],
+            uri=entry.document.uri,
+            title=entry.document.title,
+            base_id=entry.base_id,
+            scores=scores,
+        )
+
+    def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
+        row = self.rows.get(chunk_id)
+        if row is None:
+            return []
+        entry, place = self._places[row]
+        first, last = max(0, place - n), min(len(entry.chunks), place + n + 1)
+        return [self.hit(row - place + near) for near in range(first, last)]
+
+    def visible(self, scope: Scope) -> NDArray[np.bool_]:
+        """A row each: whether the scope may see it."""
+        bases = None if scope.bases is None else frozenset(scope.bases)
+        return np.fromiter(
+            (
+                (bases is None or entry.base_id in bases)
+                and (scope.filter is None or matches(scope.filter, entry.chunks[place].metadata))
+                for entry, place in self._places
+            ),
+            dtype=np.bool_,
+            count=len(self._places),
+        )
+
+    def nearest(self, model: str, vector: NDArray[np.float32], scope: Scope, top_k: int) -> list[Hit]:
+        self._check_model(model, vector.shape[0], scope)
+        if model not in self._matrices or not vector.any():
+            return []
+        rows, matrix = self._matrices[model]
+        keep = self.visible(scope)[rows]
+        rows, matrix = rows[keep], matrix[keep]
+        cosines = np.clip(matrix @ vector, -1.0, 1.0)
+        # A zero vector has no direction: it scores 0 and stands behind every real one.
+        blank = ~matrix.any(axis=1)
+        order = np.lexsort((rows, -cosines, blank))[:top_k]
+        return self._ranked(rows[order], cosines[order], stage="vector", scale="cosine")
+
+    def matching(self, text: str, scope: Scope, top_k: int) -> list[Hit]:
+        scores = np.where(self.visible(scope), self._bm25(analyze(text)), 0.0)
+        rows = np.flatnonzero(scores > 0.0)
+        order = rows[np.lexsort((rows, -scores[rows]))[:top_k]]
+        return self._ranked(order, scores[order], stage="text", scale="text")
+
+    def _ranked(
+        self, rows: NDArray[np.intp], values: NDArray[np.floating], *, stage: str, scale: str
+    ) -> list[Hit]:
+        return [
+            self.hit(int(row), Score(stage=stage, scale=scale, value=float(value), rank=rank))
+            for rank, (row, value) in enumerate(zip(rows, values, strict=True), start=1)
+        ]
+
+    def _check_model(self, model: str, dimension: int, scope: Scope) -> None:
+        if model in self._matrices and self._matrices[model][1].shape[1] != dimension:
+            stored = self._matrices[model][1].shape[1]
+            raise ModelMismatch("store.dimension", model=model, found=dimension, stored=stored)
+        held = {entry.base_id: entry.model for entry in self._entries if entry.chunks}
+        check_models(held, model, scope)
+
+    def _bm25(self, terms: Sequence[str]) -> NDArray[np.float64]:
+        total = len(self._places)
+        scores = np.zeros(total)
+        for term in dict.fromkeys(terms):
+            rows, counts = self._postings.get(term, (np.empty(0, np.intp), np.empty(0)))
+            idf = np.log1p((total - len(rows) + 0.5) / (len(rows) + 0.5))
+            length = 1.0 - BM25_B + BM25_B * self._lengths[rows]
+            scores[rows] += idf * counts * (BM25_K1 + 1.0) / (counts + BM25_K1 * length)
+        return scores
+
+    @cached_property
+    def _matrices(self) -> dict[str, tuple[NDArray[np.intp], NDArray[np.float32]]]:
+        """model -> its rows, and their unit vectors."""
+        rows: defaultdict[str, list[int]] = defaultdict(list)
+        parts: defaultdict[str, list[NDArray[np.float32]]] = defaultdict(list)
+        first = 0
+        for entry in self._entries:
+            rows[entry.model] += range(first, first + len(entry.chunks))
+            parts[entry.model].append(entry.values)
+            first += len(entry.chunks)
+        return {model: (np.asarray(rows[model], np.intp), np.concatenate(parts[model])) for model in rows}
+
+    @cached_property
+    def _postings(self) -> dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]]:
+        """term -> the rows that hold it, and how often."""
+        postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row, (entry, place) in enumerate(self._places):
+            for term, count in entry.terms[place].items():
+                postings[term].append((row, count))
+        return {
+            term: (np.array([row for row, _ in found], np.intp), np.array([n for _, n in found], np.float64))
+            for term, found in postings.items()
+        }
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.float64]:
+        """A row each: its number of terms over the mean of all rows."""
+        lengths = np.array([entry.terms[place].total() for entry, place in self._places], np.float64)
+        return lengths / max(1.0, float(lengths.mean())) if len(lengths) else lengths

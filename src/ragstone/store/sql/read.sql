@@ -1,0 +1,36 @@
+-- name: hit_columns
+c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page, c.headings,
+c.metadata, c.base_id, d.uri, d.title
+
+-- name: fetch
+SELECT {columns}
+FROM chunks c JOIN documents d USING (document_id)
+WHERE c.chunk_id = ANY (%(chunk_ids)s)
+
+-- name: neighbours
+SELECT {columns}
+FROM chunks c JOIN documents d USING (document_id)
+WHERE c.chunk_id IN (
+    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id)
+     WHERE m.chunk_id = %(chunk_id)s AND n.index < m.index ORDER BY n.index DESC LIMIT %(n)s)
+    UNION ALL
+    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id)
+     WHERE m.chunk_id = %(chunk_id)s AND n.index >= m.index ORDER BY n.index LIMIT %(n)s + 1)
+)
+ORDER BY c.index
+
+-- name: document
+SELECT document_id, base_id, uri, title, text, media_type, revision, pages, headings, metadata, warnings
+FROM documents WHERE document_id = %(document_id)s
+
+-- name: revisions
+SELECT uri, revision FROM documents WHERE base_id = %(base_id)s
+
+-- name: known_vectors
+SELECT DISTINCT ON (v.embedding_hash) v.embedding_hash, v.embedding
+FROM vectors v JOIN models m USING (model_id)
+WHERE m.identity = %(identity)s AND v.embedding_hash = ANY (%(hashes)s)
+ORDER BY v.embedding_hash
+
+-- name: count_chunks
+SELECT count(*) FROM chunks c WHERE {scope}

@@ -1,0 +1,120 @@
+-- name: one_moment
+-- Both halves of a hybrid search, and the count before them, see the same documents.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: all_rows
+true
+
+-- name: in_bases
+{table}.base_id = ANY (%(bases)s)
+
+-- name: filter_equal
+-- Held as it is, or as an element of a list. Containment is what the index answers.
+(c.metadata @> {value}::jsonb OR c.metadata @> {item}::jsonb)
+
+-- name: filter_and
+({left} AND {right})
+
+-- name: filter_never
+false
+
+-- name: with_chunks
+JOIN chunks c USING (chunk_id)
+
+-- name: count_vectors
+SELECT count(*) FROM (
+    SELECT FROM vectors v {join}
+    WHERE v.model_id = {model_id} AND {scope}
+    LIMIT %(limit)s
+) AS seen
+
+-- name: other_model
+-- A base in the scope whose vectors are of another model.
+SELECT b.name, m.identity
+FROM bases b JOIN models m USING (model_id)
+WHERE m.identity <> %(identity)s AND {scope}
+  AND EXISTS (SELECT FROM vectors v WHERE v.model_id = b.model_id AND v.base_id = b.base_id)
+ORDER BY b.name
+LIMIT 1
+
+-- name: search_exact
+WITH k AS MATERIALIZED (
+    SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
+    FROM vectors v {join}
+    WHERE v.model_id = {model_id} AND {scope}
+), nearest AS (
+    -- The distance to a zero vector is NaN, which sorts behind every number.
+    SELECT chunk_id, distance FROM k ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
+)
+SELECT {columns}, n.distance
+FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+ORDER BY n.distance, c.document_id, c.index
+LIMIT %(top_k)s
+
+-- name: walk_settings
+-- For the search below and this transaction only: walk the graph in the order of distance, go on
+-- until the filter has let enough through, and take no plan that sorts everything instead.
+SELECT set_config('hnsw.ef_search', %(ef_search)s, true),
+       set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true)
+
+-- name: scan_settings
+-- Back to the planner's own choice, for an exact scan after a walk.
+SELECT set_config('enable_seqscan', 'on', true),
+       set_config('enable_bitmapscan', 'on', true),
+       set_config('enable_sort', 'on', true),
+       set_config('enable_hashjoin', 'on', true),
+       set_config('enable_mergejoin', 'on', true)
+
+-- name: search_index
+WITH nearest AS MATERIALIZED (
+    SELECT v.chunk_id,
+           v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension}) AS distance
+    FROM vectors v {join}
+    WHERE v.model_id = {model_id} AND {scope}
+    ORDER BY v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension})
+    LIMIT %(top_k)s
+)
+SELECT {columns}, n.distance
+FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+ORDER BY n.distance, c.document_id, c.index
+
+-- name: search_text
+-- The sum over the question's terms of idf (as in BM25, over all chunks) and ts_rank of that term
+-- alone. Candidates hold one of the rarest terms; commoner terms join until they stand for
+-- enough rows of the scope.
+WITH question AS (
+    SELECT term::tsquery AS term FROM unnest(%(terms)s::text[]) AS term
+), total AS (
+    SELECT coalesce(sum(chunk_count), 0)::float8 AS n FROM documents
+), frequency AS MATERIALIZED (
+    SELECT q.term, f.everywhere, f.here
+    FROM question q CROSS JOIN LATERAL (
+        SELECT count(*) AS everywhere, count(*) FILTER (WHERE {scope}) AS here
+        FROM chunks c WHERE c.terms @@ q.term
+    ) AS f
+    WHERE f.here > 0
+), weighted AS MATERIALIZED (
+    SELECT term, ln(1 + (n - everywhere + 0.5) / (everywhere + 0.5)) AS idf,
+           sum(here) OVER (ORDER BY here, term::text ROWS UNBOUNDED PRECEDING) - here AS before
+    FROM frequency, total
+), candidate AS MATERIALIZED (
+    SELECT c.chunk_id, c.document_id, c.index, c.terms
+    FROM chunks c
+    WHERE {scope}
+      AND c.terms @@ (SELECT string_agg(term::text, ' | ')::tsquery FROM weighted
+                      WHERE before < %(candidates)s)
+), best AS (
+    SELECT chunk_id, (SELECT sum(w.idf * ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)) FROM weighted w) AS score
+    FROM candidate k
+    ORDER BY score DESC, document_id, index
+    LIMIT %(top_k)s
+)
+SELECT {columns}, b.score
+FROM best b JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+WHERE b.score > 0
+ORDER BY b.score DESC, c.document_id, c.index

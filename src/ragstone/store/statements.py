@@ -1,0 +1,142 @@
+"""Statements whose text depends on the scope or the model, put together from named blocks.
+
+Keys and values of filters and ids of bases are bound. Only two integers stand in the
+text itself, the model's id and its dimension: a partial expression index is found in no
+other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TypeAlias
+
+from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
+
+from ragstone.filters import And, Equal, Filter
+from ragstone.metadata import Scalar
+from ragstone.postgres.queries import Queries
+from ragstone.store.checks import storable
+from ragstone.store.encoding import json_metadata
+from ragstone.types import Scope
+
+Sql: TypeAlias = SQL | Composed
+
+QUERIES = Queries.load(files("ragstone.store") / "sql")
+COLUMNS = QUERIES["hit_columns"]
+
+MAX_INDEXED_DIMENSION = 4_000
+"""What HNSW of pgvector 0.8 takes for halfvec; vectors beyond are always scanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An embedding model as the database knows it."""
+
+    identity: str
+    model_id: int
+    dimension: int
+
+    @property
+    def index_name(self) -> str:
+        return f"vectors_hnsw_{self.model_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL with the values that are bound to it."""
+
+    sql: Sql
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+def exact(model: Model, scope: Scope, vector: str, top_k: int) -> Statement:
+    """Every vector of the scope against the question's."""
+    return _over_vectors("search_exact", model, scope, {"vector": vector, "top_k": top_k})
+
+
+def walk(model: Model, scope: Scope, vector: str, top_k: int) -> Statement:
+    """The same through the model's nearest-neighbour index, under `walk_settings`."""
+    return _over_vectors("search_index", model, scope, {"vector": vector, "top_k": top_k})
+
+
+def count_vectors(model: Model, scope: Scope, limit: int) -> Statement:
+    """How many vectors of the model the scope holds, counted up to `limit`."""
+    return _over_vectors("count_vectors", model, scope, {"limit": limit})
+
+
+def matching(terms: list[str], scope: Scope, *, top_k: int, candidates: int) -> Statement:
+    """Full text: `terms` are tsqueries of one lexeme each."""
+    condition = _Condition("c", scope)
+    sql = QUERIES["search_text"].format(columns=COLUMNS, scope=condition.sql)
+    return Statement(sql, {**condition.values, "terms": terms, "top_k": top_k, "candidates": candidates})
+
+
+def other_model(identity: str, scope: Scope) -> Statement:
+    condition = _Condition("b", Scope(bases=scope.bases))
+    return Statement(
+        QUERIES["other_model"].format(scope=condition.sql), {**condition.values, "identity": identity}
+    )
+
+
+def count_chunks(scope: Scope) -> Statement:
+    condition = _Condition("c", scope)
+    return Statement(QUERIES["count_chunks"].format(scope=condition.sql), condition.values)
+
+
+def _over_vectors(name: str, model: Model, scope: Scope, values: Mapping[str, object]) -> Statement:
+    condition = _Condition("v", scope)
+    sql = QUERIES[name].format(
+        columns=COLUMNS,
+        model_id=Literal(model.model_id),
+        dimension=Literal(model.dimension),
+        scope=condition.sql,
+        join=QUERIES["with_chunks"] if scope.filter is not None else SQL(""),
+    )
+    return Statement(sql, {**condition.values, **values})
+
+
+class _Condition:
+    """What a scope asks of a row, as SQL: bases on `table`, the filter on chunks `c`."""
+
+    def __init__(self, table: str, scope: Scope) -> None:
+        self.values: dict[str, object] = {}
+        self.sql: Sql = QUERIES["all_rows"]
+        if scope.bases is not None:
+            self.values["bases"] = list(scope.bases)
+            self.sql = QUERIES["in_bases"].format(table=Identifier(table))
+        if scope.filter is not None:
+            self.sql = QUERIES["filter_and"].format(left=self.sql, right=self._filter(scope.filter))
+
+    def _filter(self, filter: Filter) -> Sql:
+        match filter:
+            case Equal(key, value):
+                return self._equal(key, value)
+            case And(left, right):
+                return QUERIES["filter_and"].format(left=self._filter(left), right=self._filter(right))
+
+    def _equal(self, key: str, value: Scalar) -> Sql:
+        # What no row can hold: NaN, a datetime without zone, text that cannot be stored.
+        if not _holdable(key) or not _holdable(value):
+            return QUERIES["filter_never"]
+        return QUERIES["filter_equal"].format(
+            value=self._bound(json_metadata({key: value})), item=self._bound(json_metadata({key: (value,)}))
+        )
+
+    def _bound(self, value: object) -> Placeholder:
+        name = f"filter_{len(self.values)}"
+        self.values[name] = value
+        return Placeholder(name)
+
+
+def _holdable(value: Scalar) -> bool:
+    match value:
+        case bool() | int():
+            return True
+        case float():
+            return value - value == 0.0
+        case str():
+            return storable(value)
+        case _:
+            return value.tzinfo is not None
