@@ -1,0 +1,70 @@
+"""How an answer and its sources look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ragstone.cli.shapes import degraded_text
+from ragstone.cli.terminal import Terminal, shortened
+from ragstone.cli.words import say
+from ragstone.types import Answer, Citation
+
+QUOTE_LENGTH = 160
+
+
+def show_text(terminal: Terminal, answer: Answer, streamed: str = "") -> None:
+    """The answer's text, where it was not streamed as it is."""
+    if not streamed:
+        terminal.line(answer.text)
+        return
+    if not streamed.endswith("\n"):
+        terminal.line()
+    # Citation repair may have changed what was streamed.
+    if streamed.strip() != answer.text.strip():
+        terminal.note(say("cli.answer_repaired"))
+        terminal.line(answer.text)
+
+
+def show_remarks(terminal: Terminal, answer: Answer, *, extractive: bool = True) -> None:
+    """Steps that could not be taken as configured, and that no chat model is set."""
+    for code in answer.degraded:
+        terminal.note(degraded_text(code), style="yellow")
+    if (
+        extractive
+        and answer.answered
+        and answer.mode == "extractive"
+        and "chat_failed" not in answer.degraded
+    ):
+        terminal.note(say("cli.extractive"))
+
+
+def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
+    """Each source once, with what was taken from it and an address that opens."""
+    by_number: dict[int, list[Citation]] = {}
+    for citation in citations:
+        by_number.setdefault(citation.n, []).append(citation)
+    for n, group in sorted(by_number.items()):
+        first = group[0]
+        terminal.line(f"[{n}] {place(first.title or first.uri, first.page)}", style="bold")
+        for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
+            terminal.line(f"    “{quote}”")
+        terminal.link(local_path(first.uri), opening(first.uri, first.page), indent="    ")
+
+
+def place(title: str, page: int | None) -> str:
+    """A title with its page."""
+    return title if page is None else say("cli.place", title=title, page=page)
+
+
+def local_path(uri: str) -> str:
+    """The path of a file: address, any other address as it is."""
+    parts = urlsplit(uri)
+    return str(Path(url2pathname(parts.path))) if parts.scheme == "file" else uri
+
+
+def opening(uri: str, page: int | None) -> str:
+    """The address to open: a PDF at its page."""
+    return f"{uri}#page={page}" if page is not None and uri.lower().endswith(".pdf") else uri

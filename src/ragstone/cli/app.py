@@ -1,0 +1,228 @@
+"""The root command: finds a command's module when the command runs, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ragstone.cli.terminal import Terminal, prepare
+from ragstone.cli.words import say, told
+from ragstone.errors import InputError, NotFound, RagstoneError
+from ragstone.kb.settings import user_language
+
+# Command -> module and function. The order is the order of `ragstone --help`.
+COMMANDS = {
+    "demo": "demo:demo",
+    "add": "add:add",
+    "ask": "ask:ask",
+    "chat": "chat:chat",
+    "search": "search:search",
+    "list": "bases:list_documents",
+    "show": "documents:show",
+    "rm": "bases:remove",
+    "parse": "documents:parse",
+    "doctor": "doctor:doctor",
+    "config": "config:config",
+}
+# What typer itself writes into a help page, by the key of the sentence that replaces it.
+_FRAME = {
+    "Usage: ": "cli.frame_usage",
+    "Arguments:": "cli.frame_arguments",
+    "Options:": "cli.frame_options",
+    "Commands:": "cli.frame_commands",
+    "Show this message and exit.": "cli.frame_help",
+    "[required]": "cli.frame_required",
+    "[default: ": "cli.frame_default",
+}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help page is in the user's language."""
+
+    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
+        return _polished(super().get_help(ctx))
+
+
+class Commands(TyperGroup):
+    """The commands of `COMMANDS`; a module is imported when its command is run."""
+
+    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
+        return _polished(super().get_help(ctx))
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return list(COMMANDS)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name].partition(":")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        body = _body("cli.about_" + cmd_name, "cli.help_" + cmd_name)
+        register = single.command(cmd_name, cls=PlainCommand, help=body)
+        register(getattr(import_module(f"ragstone.cli.{module}"), function))
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, say("cli.about_" + name)) for name in COMMANDS])
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near:
+                raise InputError("cli.near_command", name=args[0], near=near[0])
+            raise InputError("cli.no_command", name=args[0])
+        return super().resolve_command(ctx, args)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing is raised."""
+    prepare(sys.stdout)
+    prepare(sys.stderr)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = arguments[:end]
+    terminal = Terminal(as_json="--json" in options)
+    try:
+        # --debug is taken anywhere, because it is added to a command that has just failed.
+        code = _invoke([item for item in options if item != "--debug"] + list(arguments[end:]))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        sys.stderr.write("\n" + say("cli.stopped_add" if "add" in arguments[:2] else "cli.stopped") + "\n")
+        return 130
+    except Exception as error:  # noqa: BLE001 (the edge of the program)
+        if _broken_pipe(error):
+            return _leave_quietly()
+        if "--debug" in options:
+            import traceback
+
+            traceback.print_exc()
+        code, name, message = _verdict(error)
+        try:
+            terminal.fail(name, message)
+        except BrokenPipeError:
+            return _leave_quietly()
+        return code
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    root = typer.main.get_command(_root())
+    try:
+        with root.make_context("ragstone", list(arguments)) as context:
+            result = root.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _root() -> typer.Typer:
+    body = _body("cli.about", "cli.help")
+    app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None)
+    app.callback(help=body, invoke_without_command=True)(_options)
+    return app
+
+
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help=say("cli.opt_version"))] = False,
+    debug: Annotated[bool, typer.Option("--debug", help=say("cli.opt_debug"))] = False,
+) -> None:
+    del debug  # taken by `main`; it stands here for the help page
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"ragstone {installed('ragstone')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _verdict(error: Exception) -> tuple[int, str, str]:
+    """Exit code, a name for machines, and the sentence."""
+    match error:
+        case RagstoneError(key="kb.nothing_to_add"):
+            return 3, error.code, told(error)
+        case InputError():
+            return 2, error.code, told(error)
+        case NotFound():
+            return 3, error.code, told(error)
+        case RagstoneError():
+            return 1, error.code, told(error)
+        case typer.TyperException():
+            return error.exit_code, "cli.usage", _usage(error)
+        case typer.Abort():
+            return 1, "cli.aborted", say("cli.aborted")
+        case OSError() if error.filename and error.strerror:
+            return 1, "cli.system", say("cli.system", path=error.filename, reason=error.strerror)
+        case _:
+            return 1, "cli.unexpected", say("cli.unexpected", kind=type(error).__name__, reason=error)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What typer found wrong, with the help page to read."""
+    context = getattr(error, "ctx", None)
+    command = getattr(context, "command_path", "ragstone")
+    parameter = getattr(error, "param", None)
+    name = "/".join(getattr(parameter, "opts", ())) or getattr(error, "option_name", "")
+    if getattr(parameter, "param_type_name", "") == "argument":
+        name = getattr(parameter, "metavar", "") or name
+    match type(error).__name__:
+        case "MissingParameter":
+            return say("cli.usage_missing", name=name, command=command)
+        case "NoSuchOption":
+            near = ", ".join(sorted(getattr(error, "possibilities", None) or ()))
+            return say(
+                "cli.usage_near" if near else "cli.usage_option", name=name, near=near, command=command
+            )
+        case "BadParameter":
+            return say("cli.usage_value", name=name, reason=error.message.rstrip("."), command=command)
+        case _:
+            return say("cli.usage", reason=error.format_message().rstrip("."), command=command)
+
+
+def _body(about: str, details: str) -> str:
+    """A help text for typer; \\b keeps the lines of a paragraph as they are written."""
+    return "\n\n\b\n".join([say(about), *say(details).split("\n\n")])
+
+
+def _polished(page: str) -> str:
+    """A help page without typer's marks for types, in the user's language."""
+    page = re.sub(r"\{([A-Z]+)\}\.\.\.", r"\1...", page).replace(" <list[str]>", "").replace(" <str>", "")
+    if user_language() == "en":
+        return page
+    for typed, key in _FRAME.items():
+        page = page.replace(typed, say(key))
+    return page
+
+
+def _broken_pipe(error: Exception) -> bool:
+    """Whether the reader of our output has gone; a pipe inside the program is another matter."""
+    if sys.platform == "win32":  # where a closed pipe is EINVAL, and cannot be asked
+        return getattr(error, "errno", None) in (errno.EPIPE, errno.EINVAL)
+    if not isinstance(error, BrokenPipeError):
+        return False
+    import select
+
+    ends = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        ends.register(stream.fileno(), 0)
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in ends.poll(0))
+
+
+def _leave_quietly() -> int:
+    """Whoever read our output has gone, as with `| head`; what a shell reports then is 141."""
+    # What is left in the buffers goes nowhere, so that the interpreter does not complain at its end.
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(devnull, stream.fileno())
+    return 141

@@ -1,0 +1,64 @@
+"""`ragstone ask`: one question, one answer with its sources."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ragstone.cli.answers import show_remarks, show_sources, show_text
+from ragstone.cli.options import Bases, Filter, Json, TopK, Words
+from ragstone.cli.progress import Notices
+from ragstone.cli.session import with_bases
+from ragstone.cli.shapes import answer_json
+from ragstone.cli.terminal import Terminal
+from ragstone.types import Answer
+
+if TYPE_CHECKING:
+    from ragstone.kb.facade import KnowledgeBases
+
+
+def ask(
+    question: Words, base: Bases = None, filter: Filter = None, top_k: TopK = None, as_json: Json = False
+) -> int:
+    terminal = Terminal(as_json=as_json)
+    notices = Notices(terminal)
+    text = read_question(question)
+
+    async def work(bases: KnowledgeBases) -> Answer:
+        if terminal.streams:
+            return await _stream(bases, text)
+        answer = await bases.ask(text, bases=base, filter=filter, top_k=top_k)
+        notices.close()
+        if as_json:
+            terminal.emit(answer_json(text, answer, await bases.base_names()))
+        else:
+            show_text(terminal, answer)
+        return answer
+
+    async def _stream(bases: KnowledgeBases, text: str) -> Answer:
+        stream = bases.ask(text, bases=base, filter=filter, top_k=top_k, stream=True)
+        pieces: list[str] = []
+        try:
+            async for piece in stream:
+                notices.close()
+                terminal.piece(piece)
+                pieces.append(piece)
+        finally:
+            await stream.aclose()
+        notices.close()
+        assert stream.answer is not None  # the last event of every stream
+        show_text(terminal, stream.answer, "".join(pieces))
+        return stream.answer
+
+    answer = with_bases(terminal, work, notices=notices)
+    if not as_json:
+        show_remarks(terminal, answer)
+        if answer.citations:
+            terminal.line()
+            show_sources(terminal, answer.citations)
+    return 0 if answer.answered else 3
+
+
+def read_question(words: list[str]) -> str:
+    """The question of the command line; `-` stands for standard input."""
+    return sys.stdin.read().strip() if words == ["-"] else " ".join(words)

@@ -1,0 +1,136 @@
+"""What is shown while a command works: on standard error, bars on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ragstone.cli.terminal import Terminal, shortened, visible
+from ragstone.cli.words import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.progress import Progress, TaskID
+
+    from ragstone.ingest import IngestEvent
+    from ragstone.kb.facade import Found
+
+
+class _Notice(Protocol):
+    """`ragstone.kb.bootstrap.Notice`, which is not imported here: it brings the database with it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def values(self) -> Mapping[str, object]: ...
+    @property
+    def fraction(self) -> float | None: ...
+
+
+class Notices:
+    """Shows a long wait as it comes: a line with a bar on a terminal, else one plain line."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._shown: dict[str, TaskID | None] = {}
+        self._display: Progress | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether standard error is a terminal that can be redrawn."""
+        return sys.stderr.isatty() and self._terminal.err.is_terminal
+
+    def __call__(self, notice: _Notice) -> None:
+        sentence = say(notice.key, **notice.values)
+        if not self.live:
+            if notice.key not in self._shown:
+                self._shown[notice.key] = None
+                with suppress(OSError):
+                    self._terminal.note(sentence)
+            return
+        display = self.display()
+        task = self._shown.get(notice.key)
+        if task is None:
+            task = self._shown[notice.key] = display.add_task(visible(sentence), total=None, facts="")
+        if notice.fraction is not None:
+            display.update(task, description=visible(sentence), total=1.0, completed=notice.fraction)
+
+    def display(self) -> Progress:
+        """The display, started at first need."""
+        if self._display is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._display = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[facts]}", markup=False),
+                TimeElapsedColumn(),
+                console=self._terminal.err,
+                transient=True,
+            )
+            self._display.start()
+        return self._display
+
+    def close(self) -> None:
+        """Take the display away; what comes next may print."""
+        if self._display is not None:
+            self._display.stop()
+            self._display = None
+            self._shown.clear()
+
+
+class AddProgress:
+    """Files done and found, chunks, chunks a second, time left, the last file."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._task: TaskID | None = None
+        self._files = self._found = self._chunks = 0
+        self._name = ""
+        self._started = time.perf_counter()
+
+    def __call__(self, event: Found | IngestEvent) -> None:
+        from ragstone.ingest import ChunksEmbedded, FileResult
+
+        if isinstance(event, FileResult):
+            self._files += 1
+            self._name = event.name
+        elif isinstance(event, ChunksEmbedded):
+            self._chunks += event.chunks
+        else:
+            self._found = event.files
+            self._started = time.perf_counter()
+        if self._notices.live:
+            self._draw()
+
+    def _draw(self) -> None:
+        display = self._notices.display()
+        if self._task is None:
+            self._task = display.add_task("", total=self._found or None, facts="")
+        display.update(
+            self._task,
+            description=say("cli.add_files", done=self._files, found=self._found),
+            completed=self._files,
+            total=max(self._found, self._files) or None,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> str:
+        seconds = max(time.perf_counter() - self._started, 1e-6)
+        facts = [say("cli.add_chunks", chunks=self._chunks, rate=self._chunks / seconds)]
+        if 0 < self._files < self._found:
+            left = seconds / self._files * (self._found - self._files)
+            facts.append(say("cli.add_left", time=clock(left)))
+        if self._name:
+            facts.append(visible(shortened(self._name, 32)))
+        return " · ".join(facts)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as 0:42 or 1:03:20."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

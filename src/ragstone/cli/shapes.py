@@ -1,0 +1,189 @@
+"""Values as the objects that `--json` prints. The names are a contract: add, never rename."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ragstone.cli.words import say, told
+from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
+
+if TYPE_CHECKING:
+    from ragstone.ingest import FileResult, IngestEvent, IngestResult
+    from ragstone.kb.bases import BaseInfo
+    from ragstone.kb.documents import DocumentInfo
+    from ragstone.kb.facade import Found
+
+Json = dict[str, object]
+
+
+def search_json(query: str, result: SearchResult, names: Mapping[str, str]) -> Json:
+    return {
+        "query": query,
+        "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(result.hits, 1)],
+        "timings_ms": timings_json(result.trace),
+        "degraded": result.degraded,
+    }
+
+
+def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:
+    return {
+        "query": query,
+        "answer": answer.text,
+        "answered": answer.answered,
+        "mode": answer.mode,
+        "citations": [citation_json(citation) for citation in answer.citations],
+        "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(answer.hits, 1)],
+        "audit": answer.audit,
+        "timings_ms": timings_json(answer.trace),
+        "degraded": answer.degraded,
+    }
+
+
+def hit_json(rank: int, hit: Hit, names: Mapping[str, str]) -> Json:
+    return {
+        "rank": rank,
+        "chunk_id": hit.chunk.chunk_id,
+        "document_id": hit.chunk.document_id,
+        "base": names.get(hit.base_id, hit.base_id),
+        "title": hit.title,
+        "uri": hit.uri,
+        "page": hit.chunk.page,
+        "start": hit.chunk.start,
+        "end": hit.chunk.end,
+        "text": hit.chunk.text,
+        "metadata": hit.chunk.metadata,
+        # The latest value where two stages share a scale.
+        "scores": {score.scale: score.value for score in hit.scores},
+    }
+
+
+def citation_json(citation: Citation) -> Json:
+    return {
+        "n": citation.n,
+        "chunk_id": citation.chunk_id,
+        "document_id": citation.document_id,
+        "uri": citation.uri,
+        "title": citation.title,
+        "page": citation.page,
+        "start": citation.start,
+        "end": citation.end,
+        "quote": citation.quote,
+    }
+
+
+def timings_json(trace: Iterable[Step]) -> dict[str, float]:
+    """Milliseconds by stage; a stage that ran several times counts together."""
+    total: dict[str, float] = {}
+    for step in trace:
+        total[step.stage] = total.get(step.stage, 0.0) + step.seconds * 1_000
+    return {stage: round(milliseconds, 3) for stage, milliseconds in total.items()}
+
+
+def document_json(document: Document) -> Json:
+    return {
+        "uri": document.uri,
+        "title": document.title,
+        "media_type": document.media_type,
+        "text": document.text,
+        "pages": [{"number": page.number, "start": page.start, "end": page.end} for page in document.pages],
+        "headings": [
+            {"path": heading.path, "start": heading.start, "end": heading.end}
+            for heading in document.headings
+        ],
+        "metadata": document.metadata,
+        "warnings": document.warnings,
+    }
+
+
+def info_json(info: DocumentInfo) -> Json:
+    return {
+        "document_id": info.document_id,
+        "base": info.base,
+        "uri": info.uri,
+        "title": info.title,
+        "media_type": info.media_type,
+        "chunks": info.chunks,
+        "characters": info.characters,
+        "pages": info.pages,
+        "warnings": info.warnings,
+        "created_at": info.created_at,
+        "updated_at": info.updated_at,
+    }
+
+
+def base_json(info: BaseInfo) -> Json:
+    return {
+        "base_id": info.base_id,
+        "name": info.name,
+        "model": info.model,
+        "documents": info.documents,
+        "chunks": info.chunks,
+        "created_at": info.created_at,
+    }
+
+
+def chunk_json(chunk: Chunk) -> Json:
+    return {
+        "chunk_id": chunk.chunk_id,
+        "index": chunk.index,
+        "start": chunk.start,
+        "end": chunk.end,
+        "page": chunk.page,
+        "headings": chunk.headings,
+        "context": chunk.context,
+        "text": chunk.text,
+        "metadata": chunk.metadata,
+    }
+
+
+def event_json(event: Found | IngestEvent) -> Json:
+    from ragstone.ingest import ChunksEmbedded, FileResult
+
+    if isinstance(event, FileResult):
+        return {"event": "file", **file_json(event)}
+    if isinstance(event, ChunksEmbedded):
+        return {"event": "chunks", "chunks": event.chunks, "reused": event.reused}
+    return {"event": "found", "files": event.files, "bytes": event.bytes}
+
+
+def file_json(file: FileResult) -> Json:
+    error = file.error
+    return {
+        "uri": file.uri,
+        "name": file.name,
+        "status": file.status,
+        "document_id": file.document_id,
+        "chunks": file.chunks,
+        "warnings": file.warnings,
+        "error": None if error is None else {"code": error.code, "message": told(error)},
+    }
+
+
+def summary_json(base: str, result: IngestResult, seconds: float) -> Json:
+    return {
+        "event": "summary",
+        "base": base,
+        "files": len(result.files),
+        "ready": result.count("ready"),
+        "unchanged": result.count("unchanged"),
+        "failed": result.count("failed"),
+        "chunks": result.chunks,
+        "embedded": result.embedded,
+        "reused": result.reused,
+        "tokens": result.tokens,
+        "seconds": round(seconds, 3),
+        "stage_seconds": {stage: round(spent, 3) for stage, spent in result.seconds.items()},
+        "failures": [file_json(file) for file in result.files if file.status == "failed"],
+    }
+
+
+def degraded_text(code: str) -> str:
+    """What a step that could not be taken as configured means for the reader."""
+    match code:
+        case "chat_failed":
+            return say("cli.degraded_chat_failed")
+        case "embedder_failed":
+            return say("cli.degraded_embedder_failed")
+        case _:
+            return say("cli.degraded_other", code=code)

