@@ -72,3 +72,12 @@ def _as_uris(reference: str) -> list[str]:
         return [Path(reference).expanduser().resolve().as_uri()]
     except (OSError, RuntimeError, ValueError):
         return []
+
+
+async def chunk_ids(database: Database, document_id: str) -> list[str]:
+    """The chunks of a document, in their order."""
+    async with database.connection() as connection:
+        rows = await (
+            await connection.execute(QUERIES["document_chunks"], {"document_id": document_id})
+        ).fetchall()
+    return [row[0] for row in rows]

@@ -25,6 +25,7 @@ from ragstone.retrieve.store import SearchMode
 from ragstone.types import (
     Answer,
     Blob,
+    Chunk,
     DeletionReport,
     Delta,
     Document,
@@ -168,6 +169,11 @@ class KnowledgeBases:
         if document is None:  # removed since
             return await self.document(reference, base=base)
         return info, document
+
+    async def chunks(self, document_id: str) -> list[Chunk]:
+        """The chunks that a document was cut into, in order."""
+        chunk_ids = await documents.chunk_ids(await self._database(), document_id)
+        return [hit.chunk for hit in await (await self._app.store()).fetch(chunk_ids)]
 
     async def remove(self, *references: str, base: str | None = None) -> DeletionReport:
         """Remove documents with all that belongs to them."""

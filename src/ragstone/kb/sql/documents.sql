@@ -20,3 +20,6 @@ WHERE (%(base_id)s::text IS NULL OR d.base_id = %(base_id)s)
        OR right(d.uri, length(%(tail)s)) = %(tail)s
        OR d.title = %(reference)s)
 ORDER BY b.name, d.uri
+
+-- name: document_chunks
+SELECT chunk_id FROM chunks WHERE document_id = %(document_id)s ORDER BY index
