@@ -59,7 +59,8 @@ def test_markers_are_read_and_unknown_ones_removed(text: str, expected: str):
 
 
 PIECES = st.lists(
-    st.sampled_from([*"[]【】［］()1239０,-、 \n`.。a字", "[1]", " [9]", "```", "[1, 2]", "[1](u)"]), max_size=25
+    st.sampled_from([*"[]【】［］()1239０,-、 \n`.。a字", "[1]", " [9]", "```", "[1, 2]", "[1](u)"]),
+    max_size=25,
 )
 
 
@@ -133,7 +134,9 @@ def test_footnote_numbers_of_a_document_do_not_hide_a_quotation():
 
 def test_the_audit_counts_sentences_and_names_what_is_not_there():
     passages = [hit("The fee was raised to 1,200 yuan in March 2015 for GPT-4.")]
-    cited = cite("In 2015 the fee was 1200 yuan [1]. The fee is 900 [1]. Nothing is cited here. Gone [7].", passages)
+    cited = cite(
+        "In 2015 the fee was 1200 yuan [1]. The fee is 900 [1]. Nothing is cited here. Gone [7].", passages
+    )
     assert cited.audit == {
         "sentences": 4,
         "cited": 2,

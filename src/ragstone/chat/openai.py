@@ -7,19 +7,22 @@ Retry-After; what is left becomes an error of ours, by type and never by text.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
+from ragstone.chat.sse import EventReader, ServerEvent
 from ragstone.errors import MissingExtra, ProviderError, ProviderRejected, ProviderUnavailable
 from ragstone.types import Delta, Message, Usage
 
 if TYPE_CHECKING:
-    from openai import APIError, AsyncOpenAI, AsyncStream
-    from openai.types.chat import ChatCompletionChunk
+    from openai import APIError, AsyncAPIResponse, AsyncOpenAI
 
 DEFAULT_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
@@ -71,22 +74,32 @@ class OpenAIChatModel:
         """The answer as it comes; closing the iterator closes the connection."""
         client = await self._open()
         with self._mapped():
-            chunks = await self._within(self._start(client, messages))
+            response = await self._within(self._start(client, messages))
             try:
-                finished = False
-                while (chunk := await self._within(anext(chunks, None))) is not None:
-                    self._refuse_error(chunk)
-                    delta, reason = _read_chunk(chunk)
-                    finished = finished or bool(reason)
-                    if delta.text or delta.usage:
+                async with aclosing(self._deltas(response)) as deltas:
+                    async for delta in deltas:
                         yield delta
-                    if reason == "content_filter":
-                        raise ProviderRejected("chat.filtered", model=self._model)
-                if not finished:
-                    raise ProviderUnavailable("chat.cut", url=self._base_url)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await chunks.close()
+                    await response.close()
+
+    async def _deltas(self, response: AsyncAPIResponse[Any]) -> AsyncGenerator[Delta, None]:
+        """The deltas of an answer that ends: with a finish reason, or with `[DONE]` behind some choice."""
+        begun = finished = False
+        async with aclosing(self._chunks(response)) as chunks:
+            async for chunk in chunks:
+                if chunk is None:
+                    finished = finished or begun
+                    break
+                delta, reason = self._read_chunk(chunk)
+                begun = begun or bool(chunk.get("choices"))
+                finished = finished or bool(reason)
+                if delta.text or delta.usage:
+                    yield delta
+                if reason == "content_filter":
+                    raise ProviderRejected("chat.filtered", model=self._model)
+        if not finished:
+            raise ProviderUnavailable("chat.cut", url=self._base_url)
 
     async def complete(self, messages: Sequence[Message]) -> Delta:
         client = await self._open()
@@ -96,13 +109,14 @@ class OpenAIChatModel:
                     model=self._model, messages=_plain(messages), extra_body=self._options or None
                 )
             )
-            self._refuse_error(completion)
-            choices = cast("list[Any]", getattr(completion, "choices", None) or [])
-            if not choices or choices[0].message is None:
-                raise ProviderUnavailable("chat.cut", url=self._base_url)
-            if choices[0].finish_reason == "content_filter":
+            answer = _details(completion.model_dump() if hasattr(completion, "model_dump") else None)
+            choice = self._choice(answer)
+            if not choice.get("message"):
+                raise ProviderUnavailable("chat.cut" if answer else "chat.garbled", url=self._base_url)
+            if choice.get("finish_reason") == "content_filter":
                 raise ProviderRejected("chat.filtered", model=self._model)
-            return Delta(text=choices[0].message.content or "", usage=_usage(completion))
+            text = _details(choice["message"]).get("content")
+            return Delta(text=text if isinstance(text, str) else "", usage=_usage(answer.get("usage")))
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -131,26 +145,38 @@ class OpenAIChatModel:
             default_headers=headers,
         )
 
-    async def _start(
-        self, client: AsyncOpenAI, messages: Sequence[Message]
-    ) -> AsyncStream[ChatCompletionChunk]:
+    async def _start(self, client: AsyncOpenAI, messages: Sequence[Message]) -> AsyncAPIResponse[Any]:
         """Ask for usage in the stream, and go without where the server does not know it."""
         from openai import BadRequestError, UnprocessableEntityError, omit
 
         while True:
             counted = self._counts_usage
+            # The SDK's own reader drops a last event without a blank line and hides [DONE].
+            request = client.chat.completions.with_streaming_response.create(
+                model=self._model,
+                messages=_plain(messages),
+                stream=True,
+                stream_options={"include_usage": True} if counted else omit,
+                extra_body=self._options or None,
+            )
             try:
-                return await client.chat.completions.create(
-                    model=self._model,
-                    messages=_plain(messages),
-                    stream=True,
-                    stream_options={"include_usage": True} if counted else omit,
-                    extra_body=self._options or None,
-                )
+                return await request.__aenter__()
             except (BadRequestError, UnprocessableEntityError) as error:
                 if not counted or "stream_options" not in _reason(error):
                     raise
                 self._counts_usage = False
+
+    async def _chunks(
+        self, response: AsyncAPIResponse[Any]
+    ) -> AsyncGenerator[Mapping[str, object] | None, None]:
+        """The chunks of the stream, and None for `[DONE]`."""
+        reader = EventReader()
+        pieces = aiter(response.iter_bytes())
+        while (piece := await self._within(anext(pieces, None))) is not None:
+            for event in reader.feed(piece):
+                yield _chunk(event)
+        for event in reader.finish():
+            yield _chunk(event)
 
     async def _within(self, awaitable: Awaitable[_T]) -> _T:
         with anyio.fail_after(self._first_timeout):
@@ -160,11 +186,12 @@ class OpenAIChatModel:
     def _mapped(self) -> Generator[None]:
         from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, OpenAIError
 
+        timed_out, disconnected = _transport_errors()
         try:
             yield
-        except (APITimeoutError, TimeoutError) as error:
+        except (APITimeoutError, TimeoutError, timed_out) as error:
             raise ProviderUnavailable("chat.timeout", url=self._base_url, seconds=self._timeout) from error
-        except APIConnectionError as error:
+        except (APIConnectionError, disconnected) as error:
             raise ProviderUnavailable("chat.connection", url=self._base_url) from error
         except APIStatusError as error:
             raise self._status_error(error.status_code, _reason(error)) from error
@@ -174,13 +201,22 @@ class OpenAIChatModel:
             # ValueError: an event that is not JSON.
             raise ProviderUnavailable("chat.garbled", url=self._base_url) from error
 
-    def _refuse_error(self, answer: object) -> None:
-        """An error that came under HTTP 200 in a form the SDK does not know."""
-        extra = cast("Mapping[str, object] | None", getattr(answer, "model_extra", None)) or {}
-        if getattr(answer, "choices", None) or not ({"error", "message", "code"} & set(extra)):
-            return
-        body = extra.get("error") or {**extra}
-        raise self._stream_error(body, str(extra.get("message") or body))
+    def _read_chunk(self, chunk: Mapping[str, object]) -> tuple[Delta, str]:
+        """The text, the usage and the finish reason of a chunk, each of which may be missing."""
+        choice = self._choice(chunk)
+        text = _details(choice.get("delta")).get("content")
+        delta = Delta(text=text if isinstance(text, str) else "", usage=_usage(chunk.get("usage")))
+        return delta, str(choice.get("finish_reason") or "")
+
+    def _choice(self, answer: Mapping[str, object]) -> Mapping[str, object]:
+        """The first choice, or an empty one. Raises on an error that came under HTTP 200."""
+        if choices := cast("list[object]", answer.get("choices") or []):
+            return _details(choices[0])
+        if error := answer.get("error"):
+            raise self._stream_error(error, str(_details(error).get("message") or error))
+        if "message" in answer:
+            raise self._stream_error(answer, str(answer["message"]))
+        return {}
 
     def _stream_error(self, body: object, message: str) -> ProviderError:
         details = _details(body)
@@ -228,21 +264,30 @@ def _plain(messages: Sequence[Message]) -> Any:
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
-def _read_chunk(chunk: ChatCompletionChunk) -> tuple[Delta, str]:
-    """The text, the usage and the finish reason of a chunk, each of which may be missing."""
-    # Compatible servers leave out fields that the SDK's types promise.
-    choices = cast("list[Any]", getattr(chunk, "choices", None) or [])
-    delta = getattr(choices[0], "delta", None) if choices else None
-    text = cast("str", getattr(delta, "content", None) or "")
-    reason = cast("str", getattr(choices[0], "finish_reason", None) or "") if choices else ""
-    return Delta(text=text, usage=_usage(chunk)), reason
+def _chunk(event: ServerEvent) -> Mapping[str, object] | None:
+    if event.data.startswith("[DONE]"):
+        return None
+    chunk = json.loads(event.data)
+    if not isinstance(chunk, dict):
+        raise ValueError("not a chunk of a chat answer")
+    return cast("dict[str, object]", chunk)
 
 
-def _usage(answer: object) -> Usage | None:
-    usage = cast(Any, getattr(answer, "usage", None))
-    if usage is None:
+def _transport_errors() -> tuple[type[Exception], type[Exception]]:
+    """(time-out, any other failure of the connection) of the HTTP library under the SDK."""
+    http = cast(Any, import_module("httpx2" if find_spec("httpx2") else "httpx"))
+    return http.TimeoutException, http.TransportError
+
+
+def _usage(usage: object) -> Usage | None:
+    counts = _details(usage)
+    if not counts:
         return None
     return Usage(
-        input_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
-        output_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
+        input_tokens=_count(counts.get("prompt_tokens")),
+        output_tokens=_count(counts.get("completion_tokens")),
     )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

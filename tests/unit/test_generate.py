@@ -1,0 +1,275 @@
+"""What a reader sees of a generator's text, and both generators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragstone.augment import CitedContext
+from ragstone.cite import cite
+from ragstone.errors import ProviderUnavailable
+from ragstone.generate import NO_ANSWER, ExtractiveGenerator, ModelGenerator, visible, without_thinking
+from ragstone.testing import FakeEmbedder
+from ragstone.testing.chat import FakeChatModel
+from ragstone.types import Chunk, Delta, Hit, Prompt, Query, Score, Usage
+
+pytestmark = pytest.mark.anyio
+
+
+async def deltas(pieces: Sequence[str]) -> AsyncIterator[Delta]:
+    for piece in pieces:
+        yield Delta(text=piece)
+
+
+async def seen(pieces: Sequence[str], count: int = 3, *, verbatim: bool = False) -> tuple[str, str, bool]:
+    """What was shown, what is kept, and whether it is an answer."""
+    stream = visible(deltas(pieces), count, verbatim=verbatim)
+    shown = "".join([delta.text async for delta in stream])
+    return shown, stream.text, stream.answered
+
+
+# --- visible -----------------------------------------------------------------------
+
+ANSWERS = [
+    ("The sky is blue [1].", "The sky is blue [1]."),
+    ("<think>is it?</think>\n\nBlue [1].", "Blue [1]."),
+    ("<Thinking>\nno\n</Thinking>Blue [1].", "Blue [1]."),
+    ("\n<think>a</think>\n<think>b</think>\nBlue.", "Blue."),
+    ("Blue [1].\n<think>more?</think>\nGreen [2].", "Blue [1].\n\nGreen [2]."),
+    ("Write `<think>` and `</think>` around it [1].", "Write `<think>` and `</think>` around it [1]."),
+    ("A <think> tag is closed by </think> here [1].", "A <think> tag is closed by </think> here [1]."),
+    ("a < b, <b>bold</b> and <thinner> [9].", "a < b, <b>bold</b> and <thinner>."),
+    ("信息不足时应先补充材料 [1]。", "信息不足时应先补充材料 [1]。"),
+    ("未检索到相关信息。但第二段说明了期限 [2]。", "未检索到相关信息。但第二段说明了期限 [2]。"),
+    ("系统在信息不足的情况下会提示用户，并写入日志。", "系统在信息不足的情况下会提示用户，并写入日志。"),
+    ("I do not know of a better text than [1].", "I do not know of a better text than [1]."),
+    ("Version 2.5 is out.", "Version 2.5 is out."),
+    ("It is `<no-answer/>` that is written.", "It is `<no-answer/>` that is written."),
+    ("Only a part is answered [1]. <no-answer/>", "Only a part is answered [1]."),
+]
+NO_ANSWERS = [
+    "<no-answer/>",
+    "  \n**<no-answer/>**",
+    "`<no-answer />` The passages are about cats.",
+    "<NO-ANSWER> nothing",
+    "<think>hm</think><no-answer/>",
+    "<think>never closed",
+    "",
+    " \n",
+    "<think>only this</think>",
+    "抱歉，未检索到相关信息。",
+    "没有找到相关信息",
+    "信息不足。",
+    "根据提供的资料，信息不足，无法回答该问题。",
+    "该问题超出知识库范围。请换一个问题。",
+    "很抱歉，无法根据提供内容回答。",
+    "I don't know.",
+    "I’m sorry, but the provided passages do not contain the answer. Please ask another question.",
+    "Unfortunately, I cannot answer this question from the passages.",
+    "No relevant information was found.",
+]
+
+
+@pytest.mark.parametrize(("raw", "expected"), ANSWERS)
+async def test_answers_are_shown_without_reasoning(raw: str, expected: str):
+    for pieces in ([raw], list(raw), re.findall(r".{1,5}", raw, re.DOTALL)):
+        shown, kept, answered = await seen(pieces)
+        assert answered
+        assert kept == expected
+        assert shown.strip() == expected
+
+
+@pytest.mark.parametrize("raw", NO_ANSWERS)
+async def test_w15_no_answer_is_the_same_for_stream_and_whole(raw: str):
+    for pieces in ([raw], list(raw), re.findall(r".{1,7}", raw, re.DOTALL)):
+        assert await seen(pieces) == (NO_ANSWER, NO_ANSWER, False)
+
+
+async def test_reasoning_without_an_opening_tag_is_dropped():
+    long = "I look at the passages first. " * 20
+    for raw in ("Let me see.</think>Blue [1].", f"{long}</think>\n\nBlue [1]."):
+        for pieces in ([raw], list(raw)):
+            _, kept, answered = await seen(pieces)
+            assert (kept, answered) == ("Blue [1].", True)
+
+
+async def test_reasoning_shown_too_early_does_not_hide_a_refusal():
+    raw = "The passages are about cats and dogs. Not birds. " * 5 + "</think><no-answer/>"
+    for pieces in ([raw], list(raw)):
+        _, kept, answered = await seen(pieces)
+        assert (kept, answered) == (NO_ANSWER, False)
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *"<>/`. \n。[]1",
+            "think",
+            "</think>",
+            "<think>",
+            "<no-answer/>",
+            "信息不足",
+            "I don't know.",
+            "[1]",
+            "no-a",
+        ]
+    ),
+    max_size=16,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(PIECES, st.lists(st.integers(0, 60), max_size=6))
+async def test_what_is_kept_does_not_depend_on_the_cut(pieces: list[str], places: list[int]):
+    raw = "".join(pieces)
+    _, kept, answered = await seen([raw])
+    cuts = sorted(min(place, len(raw)) for place in places)
+    for parts in ([raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)], list(raw)):
+        _, again, answered_again = await seen(parts)
+        assert (again, answered_again) == (kept, answered)
+
+
+async def test_an_answer_flows_once_it_is_known():
+    stream = visible(deltas(["The sky is blue. ", "It ", "was grey."]), 1)
+    assert (await anext(stream)).text == "The sky is blue."
+    assert (await anext(stream)).text == " It"
+    await stream.aclose()
+
+
+async def test_quoted_documents_may_speak_of_anything():
+    for quoted in (
+        "<think> tags hide reasoning [1]",
+        "</think> ends it [1]",
+        "信息不足。[1]",
+        "Say <no-answer/> [1]",
+    ):
+        assert await seen(list(quoted), verbatim=True) == (quoted, quoted, True)
+    assert await seen(["<no-", "answer/>"], verbatim=True) == (NO_ANSWER, NO_ANSWER, False)
+
+
+def test_whole_outputs_lose_their_reasoning():
+    assert without_thinking("<think>hm</think>\nq1\nq2\n") == "q1\nq2"
+    assert without_thinking("hm</think>q1") == "q1"
+    assert without_thinking("<think>hm") == ""
+
+
+# --- model -------------------------------------------------------------------------
+
+
+async def prompt_of(question: str, *texts: str, cosine: float | None = None, title: str = "") -> Prompt:
+    hits: list[Hit] = []
+    for index, text in enumerate(texts):
+        chunk = Chunk(text=text, document_id=f"d{index}", index=0, start=0, end=len(text))
+        scores = () if cosine is None else (Score(stage="s", scale="cosine", value=cosine, rank=index + 1),)
+        hits.append(Hit(chunk=chunk, uri=f"u{index}", title=title, scores=scores))
+    return await CitedContext()(Query(question), hits)
+
+
+async def test_a_model_answers_from_the_prompt_and_its_usage_arrives_last():
+    chat = FakeChatModel(["<think>well", "</think>Blue", " [1]", "."])
+    prompt = await prompt_of("What colour?", "The sky is blue.")
+    stream = visible(ModelGenerator(chat)(prompt), 1)
+    received = [delta async for delta in stream]
+    assert "".join(delta.text for delta in received) == stream.text == "Blue [1]."
+    assert received[-1].usage == Usage(input_tokens=2, output_tokens=4)
+    assert chat.requests == [prompt.messages]
+
+
+async def test_a_model_whose_reasoning_has_no_opening_tag_shows_none_of_it():
+    chat = FakeChatModel([*("I think about it. " * 30), "</think>", "Blue [1]."])
+    stream = visible(ModelGenerator(chat, thinks=True)(await prompt_of("What?", "Blue.")), 1)
+    assert "".join([delta.text async for delta in stream]) == "Blue [1]."
+
+
+async def test_leaving_early_closes_the_models_stream():
+    chat = FakeChatModel(["The sky is blue. ", "It ", "was."])
+    stream = visible(ModelGenerator(chat)(await prompt_of("What?", "Blue.")), 1)
+    await anext(stream)
+    await stream.aclose()
+    assert chat.closed_early == 1
+
+
+async def test_an_error_in_the_middle_reaches_the_reader():
+    chat = FakeChatModel(["The sky is blue. ", ProviderUnavailable("chat.cut", url="u")])
+    stream = visible(ModelGenerator(chat)(await prompt_of("What?", "Blue.")), 1)
+    assert (await anext(stream)).text
+    with pytest.raises(ProviderUnavailable):
+        await anext(stream)
+    assert stream.text == "The sky is blue."
+
+
+# --- extractive --------------------------------------------------------------------
+
+LEAVE = "Staff register at the front desk. Annual leave is five days a year. Parking is free for guests."
+SICK = "Sick leave needs a certificate. It is paid at seventy percent."
+
+
+async def quoted(prompt: Prompt, embedder: FakeEmbedder | None = None) -> str:
+    stream = visible(ExtractiveGenerator(embedder)(prompt), len(prompt.passages), verbatim=True)
+    return "".join([delta.text async for delta in stream])
+
+
+@pytest.mark.parametrize("embedder", [None, FakeEmbedder()])
+async def test_the_sentence_that_answers_is_quoted_with_its_marker(embedder: FakeEmbedder | None):
+    prompt = await prompt_of("How many days of annual leave do I get?", SICK, LEAVE)
+    answer = await quoted(prompt, embedder)
+    assert "Annual leave is five days a year. [2]" in answer
+    assert "Parking" not in answer
+
+
+async def test_chinese_questions_are_answered_in_chinese():
+    text = "员工在前台登记。年休假为五天，按工龄计算。访客停车免费。"
+    answer = await quoted(await prompt_of("年休假有几天？", text))
+    assert answer == "年休假为五天，按工龄计算。[1]"
+
+
+@pytest.mark.parametrize("embedder", [None, FakeEmbedder()])
+@pytest.mark.parametrize("question", ["Who painted the ceiling?", "银河系有多大？"])
+async def test_nothing_relevant_is_no_answer(embedder: FakeEmbedder | None, question: str):
+    assert await quoted(await prompt_of(question, LEAVE, SICK), embedder) == NO_ANSWER
+
+
+async def test_every_quotation_is_found_again_in_its_document():
+    text = "The notice\nperiod is one\nmonth.[4] Use `x` or ``` here. 试用期\n为三个月。"
+    for question in ("How long is the notice period?", "Where do I use `x`?", "试用期有多长？"):
+        prompt = await prompt_of(question, text)
+        cited = cite(await quoted(prompt), prompt.passages)
+        assert cited.citations, question
+        assert all(text[one.start : one.end] == one.quote for one in cited.citations)
+        assert cited.audit["removed_markers"] == []
+
+
+async def test_a_question_in_a_document_is_answered_by_what_follows_it():
+    text = (
+        "## Parking\n\nHow many days of leave do I get? Five of them. Where do guests park? Behind the house."
+    )
+    answer = await quoted(await prompt_of("Where do guests park?", text))
+    assert answer == "Behind the house. [1]"
+
+
+async def test_a_long_passage_without_sentences_is_quoted_in_part():
+    text = "leave " * 400
+    answer = await quoted(await prompt_of("leave", text))
+    assert answer != NO_ANSWER
+    assert all(len(part) <= 420 for part in answer.split("[1]"))
+
+
+async def test_few_sentences_are_embedded():
+    embedder = FakeEmbedder()
+    text = " ".join(f"Leave rule {number} says so." for number in range(60))
+    await quoted(await prompt_of("What does leave rule 7 say?", text, text), embedder)
+    assert len(embedder.texts_embedded) <= 13
+
+
+async def test_a_sentence_longer_than_the_model_reads_is_no_error():
+    embedder = FakeEmbedder(max_tokens=20)
+    text = "Leave of " + "very " * 60 + "many days is granted."
+    assert await quoted(await prompt_of("How many days of leave?", text), embedder) != NO_ANSWER
+
+
+async def test_blank_passages_are_no_answer():
+    assert await quoted(await prompt_of("What?", " \n", "...")) == NO_ANSWER
