@@ -1,0 +1,1 @@
+"""Load: from a source (path or address) to a stream of blobs."""

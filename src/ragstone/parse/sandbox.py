@@ -1,0 +1,258 @@
+"""Parsers in processes of their own: a file that hangs, crashes or eats memory costs only itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar, cast
+
+import anyio
+
+from ragstone.errors import ParserFailed, RagstoneError
+from ragstone.parse import wire
+from ragstone.types import Blob, Document
+
+# What a parser needs of the environment; keys, passwords and proxies stay out.
+_KEPT = frozenset({
+    "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "TZ", "SYSTEMROOT", "WINDIR",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME",
+})  # fmt: skip
+_ADDED = {
+    "PYTHONUTF8": "1",
+    "MALLOC_ARENA_MAX": "2",  # each arena takes 64 MB of the address space that is limited
+    "OMP_NUM_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
+    "TOKIO_WORKER_THREADS": "1",
+}
+_START_SECONDS = 60.0
+
+T = TypeVar("T")
+
+
+class ParserPool:
+    """A `Parser`: up to `workers` files at once, each in a process that can be killed.
+
+    `timeout` counts seconds for one file; `memory` the bytes of address space a process
+    may use (not limited on Windows and macOS); `max_input` and `max_output` the bytes of
+    a file and of its text. Processes start when they are first needed, serve `recycle`
+    files and end with this one, whatever ends it. Used within one event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        timeout: float = 60.0,
+        memory: int = 1024 * 1024 * 1024,
+        max_input: int = 256 * 1024 * 1024,
+        max_output: int = 64 * 1024 * 1024,
+        recycle: int = 200,
+    ) -> None:
+        self._workers, self._recycle = workers, recycle
+        self._limits = {
+            "timeout": timeout, "memory": memory, "max_input": max_input, "max_output": max_output
+        }  # fmt: skip
+        self._slots = anyio.Semaphore(workers)
+        self._threads: anyio.CapacityLimiter | None = None
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._closed = False
+
+    async def __call__(self, blob: Blob) -> Document:
+        """Parse `blob`.
+
+        Raises:
+            ContentError: what the parser says about the file; ParserFailed when it took
+                too long, used too much memory, or crashed.
+        """
+        async with self._slots:
+            if self._closed:
+                raise RuntimeError("this ParserPool is closed")
+            worker = self._idle_worker() or _Worker(self._limits)
+            self._busy.add(worker)
+            try:
+                outcome = await self._serve(worker, blob)
+            finally:
+                self._busy.discard(worker)
+                if worker.usable(self._recycle) and not self._closed:
+                    self._idle.append(worker)
+                else:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(worker.close)
+        if isinstance(outcome, RagstoneError):
+            raise outcome
+        return outcome
+
+    def _idle_worker(self) -> _Worker | None:
+        """A worker that still runs; one that was killed while idle must not cost a file."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.running():
+                return worker
+            worker.close()  # does not wait: it has ended
+        return None
+
+    async def _serve(self, worker: _Worker, blob: Blob) -> Document | RagstoneError:
+        if not worker.started:
+            failure = await self._guarded(worker, _START_SECONDS, lambda: worker.start(blob))
+            if failure is not None:
+                return failure
+        return await self._guarded(worker, self._limits["timeout"], lambda: worker.ask(blob))
+
+    async def _guarded(self, worker: _Worker, seconds: float, call: Callable[[], T]) -> T:
+        """Run `call` in a thread; a task beside it kills the worker on time-out or cancellation."""
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(self._workers)
+        outcomes: list[T] = []
+
+        async def watch() -> None:
+            try:
+                await anyio.sleep(seconds)
+                worker.late = True
+            finally:
+                if not outcomes:
+                    worker.kill()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            # Never abandoned: a killed worker ends the call, and no pipe is closed under it.
+            outcomes.append(await anyio.to_thread.run_sync(call, limiter=self._threads))
+            tasks.cancel_scope.cancel()
+        return outcomes[0]
+
+    async def aclose(self) -> None:
+        """End all processes; files that are being read fail."""
+        self._closed = True
+        for worker in self._busy:
+            worker.kill()
+        with anyio.CancelScope(shield=True):
+            while self._idle:
+                await anyio.to_thread.run_sync(self._idle.pop().close)
+            for _ in range(self._workers):  # the busy ones close theirs
+                await self._slots.acquire()
+
+
+class _Worker:
+    """One process and its pipes. All methods but `kill` block and run in a thread."""
+
+    def __init__(self, limits: dict[str, float]) -> None:
+        self._limits = limits
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: BinaryIO | None = None
+        self._killed = self._broken = False
+        self._files = 0
+        self.started = self.late = False
+
+    def usable(self, recycle: int) -> bool:
+        return self.started and not self._killed and not self._broken and self._files < recycle
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, blob: Blob) -> ParserFailed | None:
+        """Start the process for its first file; what went wrong, if something did."""
+        try:
+            process = self._popen()
+            wire.receive(cast("BinaryIO", process.stdout), max_body=0)
+        except (wire.Broken, OSError) as error:
+            self._broken = True
+            return self._death(blob, error)
+        self.started = True
+        return None
+
+    def ask(self, blob: Blob) -> Document | RagstoneError:
+        """What became of `blob`; never raises for what the worker does."""
+        process = cast("subprocess.Popen[bytes]", self._process)
+        requests, answers = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+        self._files += 1
+        try:
+            request = {"uri": blob.uri, "name": blob.name, "media_type": blob.media_type}
+            wire.send(requests, request, blob.data)
+            header, body = wire.receive(answers, max_body=int(self._limits["max_output"]))
+            if "crash" in header:
+                self._broken = True
+                return self._crash(blob, str(header["crash"])[:300])
+            if "error" in header:
+                return wire.restore_error(header, name=blob.name)
+            return wire.restore(blob, header, body)
+        except (wire.Broken, OSError) as error:
+            self._broken = True
+            return self._death(blob, error)
+
+    def _popen(self) -> subprocess.Popen[bytes]:
+        self._errors = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 (closed in close)
+        self._process = subprocess.Popen(
+            # -P: the folder the program runs in is no place to import from.
+            [sys.executable, "-P", "-m", "ragstone.parse.worker", json.dumps(self._limits)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            cwd=tempfile.gettempdir(),
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C is for the program, which then ends its workers
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
+        if self._killed:  # asked to before there was a process
+            self._process.kill()
+        return self._process
+
+    def kill(self) -> None:
+        """End the process now; `ask`, if it waits, returns."""
+        self._killed = True
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process, reap it, free its pipes."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    def _death(self, blob: Blob, error: Exception) -> ParserFailed:
+        """How the worker ended, from its exit status and the end of its stderr."""
+        if self._process is None:
+            return ParserFailed("parse.start", name=blob.name, reason=str(error))
+        ended = self._process.poll() is not None
+        self._process.kill()
+        status, said = self._process.wait(), self._last_words()
+        if self.late:
+            return ParserFailed("parse.timeout", name=blob.name, seconds=self._limits["timeout"])
+        if not self.started:
+            return ParserFailed("parse.start", name=blob.name, reason=said.rpartition("\n")[2] or str(error))
+        if not ended and not self._killed and not isinstance(error, (wire.Ended, OSError)):
+            return self._crash(blob, str(error))
+        try:
+            reason = signal.Signals(-status).name
+        except ValueError:
+            reason = f"exit {status}"
+        return self._crash(blob, reason, said)
+
+    def _crash(self, blob: Blob, reason: str, said: str = "") -> ParserFailed:
+        if any(sign in f"{reason} {said}" for sign in ("MemoryError", "memory allocation", "bad_alloc")):
+            return ParserFailed("parse.memory", name=blob.name, limit=int(self._limits["memory"]))
+        return ParserFailed("parse.crashed", name=blob.name, reason=reason)
+
+    def _last_words(self) -> str:
+        if self._errors is None:
+            return ""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 4000))
+        return self._errors.read().decode("utf-8", "replace").strip()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name.upper() in _KEPT}
+    # What can be imported here can be imported there, also in a notebook that changed sys.path.
+    return {**kept, **_ADDED, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
