@@ -42,7 +42,7 @@ _GONE_S = 20.0
 _STOP_S = 60.0
 _QUIT_S = 10.0
 _POLL_S = 0.01
-_RETRY_AFTER_S = (0.5, 1.0, 2.0, 4.0)
+_RETRY_AFTER_S = (0.5, 1.0, 2.0)
 # PostgreSQL writes its log in files of 16 MB; less room than two of them is none.
 _ROOM_BYTES = 32 * 2**20
 _LOG_BYTES = 5 * 2**20
@@ -276,12 +276,14 @@ class Cluster:
                 os.kill(pid, number)
                 if self._wait_gone(patience):
                     break
-        if self._alive():
-            return
-        if self._process is not None:
+            self._drop_short_folder()
+        if self._process is not None and not self._alive():
             self._process.wait(_QUIT_S)
+
+    def _drop_short_folder(self) -> None:
         socket = Endpoint.read(self.folder / "endpoint").folder
         if socket is not None and socket.parent != self.folder:
+            # Not empty when the server would not stop.
             with suppress(OSError):
                 socket.rmdir()
 
@@ -388,6 +390,8 @@ def _initdb_arguments(paths: _Paths, new: Path, password: Path) -> list[str]:
         "--auth-local=peer",
         "--auth-host=scram-sha-256",
         "--no-instructions",
+        # One flush of the file system in place of a thousand of files: seconds less.
+        *(["--sync-method=syncfs"] if sys.platform == "linux" else []),
     ]
 
 

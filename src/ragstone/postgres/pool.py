@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,6 +28,7 @@ DATABASE_SETTING = "RAGSTONE_DATABASE_URL"
 _POOL_TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 10
 _CLEAN_UP_S = 5.0
+_OPEN_AGAIN_AFTER_S = (0.1, 0.5, 2.0)
 _PARTS = (("host", ""), ("port", "0"), ("dbname", ""))
 
 # What the role or the administrator chose as search_path stays; temporary tables come last,
@@ -68,7 +69,14 @@ class Database:
             text = conninfo if isinstance(conninfo, str) else await conninfo()
             return prepared_conninfo(text, setting=setting)
 
-        await _probe(await resolve(), setting=setting)
+        # A server that died this moment is started anew by its function; one at an address is not.
+        for delay in () if isinstance(conninfo, str) else _OPEN_AGAIN_AFTER_S:
+            with suppress(StoreUnavailable):
+                await _probe(await resolve(), setting=setting)
+                break
+            await anyio.sleep(delay)
+        else:
+            await _probe(await resolve(), setting=setting)
         pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             resolve,
             min_size=min_size,
