@@ -1,0 +1,45 @@
+"""What stands in front of a chunk: the title of its document and the headings above it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragstone.protocols import Tokenizer
+
+_BETWEEN = " > "
+_CUT = "…"
+
+
+def context_of(title: str, headings: Sequence[str], *, limit: int, tokenizer: Tokenizer | None = None) -> str:
+    """`Title > Section > Subsection`, of at most `limit` tokens (characters without a tokenizer).
+
+    A first heading that repeats the title is written once. Over the limit the outer
+    headings go first; then title and last heading are shortened.
+    """
+    parts = [" ".join(part.split()) for part in (title, *headings)]
+    parts = [part for part in parts if part]
+    if len(parts) > 1 and parts[0].casefold() == parts[1].casefold():
+        del parts[0]
+    while len(parts) > 2 and _size(_BETWEEN.join(parts), tokenizer) > limit:
+        del parts[1]
+    line = _BETWEEN.join(parts)
+    if _size(line, tokenizer) <= limit or len(parts) < 2:
+        return _shortened(line, limit, tokenizer)
+    nearest = _shortened(parts[1], limit // 2, tokenizer)
+    room = limit - _size(nearest, tokenizer) - _size(_BETWEEN, tokenizer)
+    return _shortened(_BETWEEN.join((_shortened(parts[0], room, tokenizer), nearest)), limit, tokenizer)
+
+
+def _size(text: str, tokenizer: Tokenizer | None) -> int:
+    return len(text) if tokenizer is None else tokenizer.count(text)
+
+
+def _shortened(text: str, limit: int, tokenizer: Tokenizer | None) -> str:
+    if _size(text, tokenizer) <= limit:
+        return text
+    ends = range(1, len(text) + 1) if tokenizer is None else [end for _, end in tokenizer.offsets(text)]
+    for kept in range(min(limit, len(ends)) - 1, 0, -1):
+        shorter = text[: ends[kept - 1]].rstrip() + _CUT
+        if _size(shorter, tokenizer) <= limit:
+            return shorter
+    return ""
