@@ -1,0 +1,174 @@
+"""Several rankings to one, by chunk id (pure).
+
+Every stage's score stays on the hit; the fused one is added behind them. Ties go by the
+best single rank, then by the first ranking that held the hit. A full-text hit that
+scores 0 shares no term with the question and is left out; a score that is no finite
+number counts as the worst of its ranking.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ragstone.errors import InvalidStage
+from ragstone.types import Hit, Score
+
+RRF_K = 60
+"""Cormack, Clarke and Büttcher (SIGIR 2009): far ranks still count, near ones do not decide alone."""
+
+HYBRID_WEIGHTS = (0.8, 0.2)
+"""Dense and full text: the best fixed weights on the retrieval sets the defaults were measured on."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """One chunk while rankings are fused."""
+
+    hit: Hit
+    best_rank: int
+    shares: list[float] = field(default_factory=list[float])
+    value: float = 0.0
+
+
+def reciprocal_rank(
+    rankings: Sequence[Sequence[Hit]], *, k: float = RRF_K, weights: Sequence[float] | None = None
+) -> list[Hit]:
+    """Reciprocal rank fusion: the sum of weight / (k + rank) over the rankings, on the scale `rrf`.
+
+    For several questions with several rankings each, fuse each question's rankings
+    first and then the results.
+
+    Raises:
+        InvalidStage: `k` below 0 or not finite, or weights that do not match the rankings.
+    """
+    if not (math.isfinite(k) and k >= 0):
+        raise InvalidStage("fuse.k", value=k)
+    checked = _checked_weights(weights if weights is not None else [1.0] * len(rankings), len(rankings))
+    candidates: dict[str, _Candidate] = {}
+    for ranking, weight in zip(rankings, checked, strict=True):
+        for rank, hit in enumerate(_ranked(ranking), start=1):
+            _add(candidates, hit, rank, weight / (k + rank))
+    return _fused(candidates, "rrf")
+
+
+def weighted(rankings: Sequence[Sequence[Hit]], weights: Sequence[float] = HYBRID_WEIGHTS) -> list[Hit]:
+    """The weighted mean of each ranking's latest scores, on the scale `hybrid`, from 0 to 1.
+
+    Scores are scaled to the least and greatest of their ranking; where all are equal
+    they count as 1. A ranking that does not hold a hit gives it 0.
+
+    Raises:
+        InvalidStage: weights that do not match the rankings, or are all 0.
+    """
+    checked = _checked_weights(weights, len(rankings))
+    total = math.fsum(checked)
+    if total == 0:
+        raise InvalidStage("fuse.weights_zero")
+    candidates: dict[str, _Candidate] = {}
+    for ranking, weight in zip(rankings, checked, strict=True):
+        hits = _ranked(ranking)
+        for rank, (hit, value) in enumerate(zip(hits, _scaled(hits), strict=True), start=1):
+            _add(candidates, hit, rank, weight * value)
+    return _fused(candidates, "hybrid", total)
+
+
+def concatenate(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """All hits by their latest score; of a chunk found twice the better score counts.
+
+    Only for rankings on one scale. A hit without a score comes last.
+    """
+    candidates: dict[str, _Candidate] = {}
+    for ranking in rankings:
+        for rank, hit in enumerate(ranking, start=1):
+            known = candidates.get(hit.chunk.chunk_id)
+            if known is None:
+                candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, value=_value(hit))
+                continue
+            # The better one goes last: its score is the latest.
+            known.hit = _merged(*((known.hit, hit) if _value(hit) > known.value else (hit, known.hit)))
+            known.best_rank = min(known.best_rank, rank)
+            known.value = max(known.value, _value(hit))
+    return [
+        candidate.hit
+        if not candidate.hit.scores
+        else candidate.hit.scored(replace(candidate.hit.scores[-1], stage="fuse", rank=rank))
+        for rank, candidate in enumerate(_in_order(candidates), start=1)
+    ]
+
+
+def _checked_weights(weights: Sequence[float], count: int) -> list[float]:
+    if len(weights) != count:
+        raise InvalidStage("fuse.weights_count", weights=len(weights), rankings=count)
+    for weight in weights:
+        if not (math.isfinite(weight) and weight >= 0):
+            raise InvalidStage("fuse.weight", value=weight)
+    return list(weights)
+
+
+def _value(hit: Hit) -> float:
+    """The latest score; minus infinity where there is none or it is not finite."""
+    return hit.score if hit.scores and math.isfinite(hit.score) else -math.inf
+
+
+def _ranked(ranking: Sequence[Hit]) -> list[Hit]:
+    """The hits that count, each chunk once, those without a finite score at the end."""
+    hits: dict[str, Hit] = {}
+    broken: list[Hit] = []
+    for hit in ranking:
+        if hit.scores and hit.scores[-1].scale == "text" and hit.score == 0:
+            continue
+        if hit.scores and not math.isfinite(hit.score):
+            broken.append(hit)
+        else:
+            hits.setdefault(hit.chunk.chunk_id, hit)
+    for hit in broken:
+        hits.setdefault(hit.chunk.chunk_id, hit)
+    return list(hits.values())
+
+
+def _scaled(hits: Sequence[Hit]) -> list[float]:
+    """The scores as 0 to 1; halved first, so that their difference stays finite."""
+    finite = [hit.score / 2 for hit in hits if math.isfinite(hit.score)]
+    if not finite:
+        return [0.0] * len(hits)
+    least, greatest = min(finite), max(finite)
+    span = greatest - least
+    scaled: list[float] = []
+    for hit in hits:
+        if not math.isfinite(hit.score):
+            scaled.append(0.0)
+        else:
+            scaled.append((hit.score / 2 - least) / span if span > 0 else 1.0)
+    return scaled
+
+
+def _add(candidates: dict[str, _Candidate], hit: Hit, rank: int, share: float) -> None:
+    known = candidates.get(hit.chunk.chunk_id)
+    if known is None:
+        candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, [share])
+        return
+    known.hit = _merged(known.hit, hit)
+    known.best_rank = min(known.best_rank, rank)
+    known.shares.append(share)
+
+
+def _merged(first: Hit, second: Hit) -> Hit:
+    """One hit with the scores of both, those of `second` last."""
+    return replace(second, scores=(*(s for s in first.scores if s not in second.scores), *second.scores))
+
+
+def _in_order(candidates: dict[str, _Candidate]) -> list[_Candidate]:
+    # Sorting is stable: what is equal stays in the order first seen.
+    return sorted(candidates.values(), key=lambda candidate: (-candidate.value, candidate.best_rank))
+
+
+def _fused(candidates: dict[str, _Candidate], scale: str, whole: float = 1.0) -> list[Hit]:
+    for candidate in candidates.values():
+        # Plain addition would make near-ties depend on the order of the rankings.
+        candidate.value = math.fsum(candidate.shares) / whole
+    return [
+        candidate.hit.scored(Score(stage="fuse", scale=scale, value=candidate.value, rank=rank))
+        for rank, candidate in enumerate(_in_order(candidates), start=1)
+    ]
