@@ -25,7 +25,7 @@ BASE = "demo"
 QUESTIONS = (
     "How wide will the strip of reeds along the lake shore be?",
     "一线城市的住宿费每晚最多报销多少？",
-    "渡轮上的宠物舱在几层甲板？",
+    "Halm 到 Sund 的渡轮几点出发？",
 )
 
 

@@ -79,7 +79,7 @@ class Terminal:
             self.out.print(table)
         else:
             with self.out.capture() as captured:
-                self.out.print(table, width=_PIPE_WIDTH, no_wrap=True)
+                self.out.print(table)
             sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def emit(self, value: Mapping[str, object]) -> None:
@@ -159,4 +159,5 @@ def _console(stream: TextIO) -> Console:
             """Leave the error to the edge of the program, which knows the exit code."""
             raise  # called while the error is being handled
 
-    return Unhidden(file=stream, highlight=False, markup=False, emoji=False)
+    width = None if stream.isatty() else _PIPE_WIDTH
+    return Unhidden(file=stream, highlight=False, markup=False, emoji=False, width=width)
