@@ -8,7 +8,7 @@ nothing when left out.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from ragstone.cite import cite
 from ragstone.errors import InvalidStage, ProviderError
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
+from ragstone.language import language_of
 from ragstone.prompts import refusal
 from ragstone.protocols import (
     Augmenter,
@@ -93,7 +94,7 @@ class QueryPipeline:
                     return event.answer
         raise AssertionError("stream() ends with Done")
 
-    async def stream(self, query: Query) -> AsyncIterator[Event]:
+    async def stream(self, query: Query) -> AsyncGenerator[Event, None]:
         """The answer as it comes: stages, sources, deltas, and `Done` last.
 
         Raises:
@@ -113,7 +114,7 @@ class QueryPipeline:
             yield Delta(text=answer.text)
         yield Done(answer=answer)
 
-    async def _find(self, query: Query, run: _Run) -> AsyncIterator[StageDone]:
+    async def _find(self, query: Query, run: _Run) -> AsyncGenerator[StageDone, None]:
         for transform in self.transform:
             with run.trace.stage("transform"):
                 query = await transform(query)
@@ -161,7 +162,7 @@ class QueryPipeline:
                     tasks.start_soon(retrieve, index, retriever, query)
         return rankings or [[]]
 
-    async def _write(self, query: Query, run: _Run) -> AsyncIterator[Delta]:
+    async def _write(self, query: Query, run: _Run) -> AsyncGenerator[Delta, None]:
         """The deltas of the answer; nothing is asked of a generator when nothing was found."""
         if not run.hits:
             return
@@ -179,7 +180,7 @@ class QueryPipeline:
             async for delta in self._attempt(self.fallback, prompt, run):
                 yield delta
 
-    async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncIterator[Delta]:
+    async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         count = len(prompt.passages)
         stream = visible(generate(prompt), count, verbatim=run.mode == "extractive")
         started = time.perf_counter()
@@ -215,7 +216,7 @@ class _Run:
 
     def __init__(self, mode: AnswerMode) -> None:
         self.trace = Trace()
-        self.mode = mode
+        self.mode: AnswerMode = mode
         self.hits: list[Hit] = []
         self.retrieved: tuple[Hit, ...] = ()
         self.text = ""

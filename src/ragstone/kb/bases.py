@@ -52,14 +52,12 @@ async def ensure(database: Database, name: str) -> str:
     return ids[name]
 
 
-async def resolve(database: Database, names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Base ids of these names, each once; None stays None, which is every base.
+async def resolve(database: Database, names: Sequence[str]) -> tuple[str, ...]:
+    """Base ids of these names, each once, in their order.
 
     Raises:
         BaseNotFound: names the bases that do exist.
     """
-    if names is None:
-        return None
     ids = await ids_by_name(database)
     for name in names:
         if name.strip() not in ids:

@@ -6,7 +6,7 @@ loads no model and `ragstone parse` starts no database.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from ragstone.errors import NoText
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
-from ragstone.parse.router import PARSER_REVISION
+from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
@@ -53,9 +53,9 @@ class App:
         self._made: dict[str, Any] = {}
         self._lock = anyio.Lock()
 
-    def notify(self, key: str, fraction: float | None = None, **values: object) -> None:
+    def _notify(self, key: str, values: Mapping[str, object], fraction: float | None = None) -> None:
         if self._on_notice is not None:
-            self._on_notice(Notice(key=key, values=values, fraction=fraction))
+            self._on_notice(Notice(key=key, values=dict(values), fraction=fraction))
 
     async def database(self) -> Database:
         return await self._once("database", self._open_database)
@@ -94,7 +94,7 @@ class App:
         """What `ingest` stores of a blob: parsed, then cleaned."""
         parser = await self.parser()
         document = clean(await parser(blob))
-        if document is None or not document.text.strip():
+        if not document.text.strip():
             raise NoText("ingest.no_text", name=blob.name)
         return document
 
@@ -143,9 +143,7 @@ class App:
         if self.settings.database_url:
             database = await Database.open(self.settings.database_url)
         else:
-            server = await EmbeddedServer.start(
-                self.settings.home, on_message=lambda key, values: self.notify(key, **values)
-            )
+            server = await EmbeddedServer.start(self.settings.home, on_message=self._notify)
             self._stack.push_async_callback(server.aclose)
             database = await Database.open(server.ensure_running)
         self._stack.push_async_callback(database.aclose)
@@ -175,7 +173,7 @@ class App:
             embedder = await LocalEmbedder.open(
                 settings.home / "models",
                 threads=settings.embed_threads or None,
-                on_progress=lambda key, fraction: self.notify(key, fraction),
+                on_progress=lambda key, fraction: self._notify(key, {}, fraction),
             )
         self._stack.push_async_callback(embedder.aclose)
         return embedder

@@ -5,7 +5,7 @@ The command line calls it, and `ragstone.open` gives its blocking face.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
+from ragstone.postgres.pool import Database
 from ragstone.query import QueryPipeline
 from ragstone.retrieve.store import SearchMode
 from ragstone.types import (
@@ -61,7 +62,7 @@ class AnswerStream(AsyncIterator[str]):
     citations repaired.
     """
 
-    def __init__(self, events: AsyncIterator[Event]) -> None:
+    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
         self._events = events
         self.hits: tuple[Hit, ...] = ()
         self.answer: Answer | None = None
@@ -81,7 +82,7 @@ class AnswerStream(AsyncIterator[str]):
 
     async def aclose(self) -> None:
         """Stop; the chat model's connection is closed."""
-        await self._events.aclose()  # type: ignore[attr-defined]
+        await self._events.aclose()
 
 
 class KnowledgeBases:
@@ -132,7 +133,7 @@ class KnowledgeBases:
         pipeline = await self._app.ingest(jobs)
         base_id = await self._base_for_writing(base)
 
-        async def blobs() -> AsyncIterator[Blob | LoadFailure]:
+        async def blobs() -> AsyncGenerator[Blob | LoadFailure, None]:
             for source in sources:
                 async with aclosing(files(str(source), glob=glob, max_bytes=limit)) as stream:
                     async for item in stream:
@@ -194,7 +195,7 @@ class KnowledgeBases:
     async def remove_base(self, name: str) -> DeletionReport:
         """Remove a base and every document in it."""
         database = await self._database()
-        (base_id,) = await bases.resolve(database, [name]) or ()
+        base_id = (await bases.resolve(database, [name]))[0]
         report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
         await bases.remove(database, base_id)
         return report
@@ -270,7 +271,7 @@ class KnowledgeBases:
         filter: str | Filter | None,
         history: Sequence[Message],
         top_k: int | None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         query = await self._query(text, bases, filter, history)
         pipeline: QueryPipeline = await self._app.answer(self._top_k(top_k))
         async with aclosing(pipeline.stream(query)) as events:
@@ -286,7 +287,8 @@ class KnowledgeBases:
     ) -> Query:
         tree = parse(filter) if isinstance(filter, str) else filter
         query = Query(text, history=tuple(history))  # refused before anything is started
-        base_ids = await bases.resolve(await self._database(), names)
+        database = await self._database()
+        base_ids = None if names is None else await bases.resolve(database, names)
         return Query(query.text, history=query.history, scope=Scope(bases=base_ids, filter=tree))
 
     def _top_k(self, top_k: int | None) -> int:
@@ -302,15 +304,14 @@ class KnowledgeBases:
         return base_id
 
     async def _base_id(self, name: str | None) -> str | None:
-        found = await bases.resolve(await self._database(), None if name is None else [name])
-        return found[0] if found else None
+        return None if name is None else (await bases.resolve(await self._database(), [name]))[0]
 
-    async def _database(self):
+    async def _database(self) -> Database:
         await self._app.store()  # its tables are there from here on
         return await self._app.database()
 
 
-async def _last(events: AsyncIterator[Event]) -> Answer:
+async def _last(events: AsyncGenerator[Event, None]) -> Answer:
     stream = AnswerStream(events)
     try:
         async for _ in stream:

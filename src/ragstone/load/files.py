@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +42,7 @@ class Scan:
 
 async def files(
     source: str, *, glob: str | None = None, recursive: bool = True, max_bytes: int = MAX_BYTES
-) -> AsyncIterator[Blob | LoadFailure]:
+) -> AsyncGenerator[Blob | LoadFailure, None]:
     """The file `source`, or every file in the folder `source`, one at a time, by name.
 
     `glob` keeps files whose name fits (`*.pdf`); with a slash it is held against the
