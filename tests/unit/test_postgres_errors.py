@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-psycopg = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg")
 
+import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout, TooManyRequests
 
