@@ -85,7 +85,8 @@ def test_a_better_break_is_taken_when_the_chunk_is_a_third_full() -> None:
 
 def test_a_heading_stays_with_its_text_and_nothing_overlaps_into_a_section() -> None:
     document = with_headings("# Oil\n\nUse thin oil only.\n\n# Water\n\nUse rain water. Boil it first.")
-    chunks = RecursiveSplitter(max_size=40, overlap=20)(document)
+    # The last sentence of the first section would fit in front of the second one.
+    chunks = RecursiveSplitter(max_size=60, overlap=20)(document)
     assert [chunk.text for chunk in chunks] == [
         "# Oil\n\nUse thin oil only.",
         "# Water\n\nUse rain water. Boil it first.",
@@ -102,6 +103,23 @@ def test_a_heading_is_not_left_behind_at_the_end_of_a_chunk() -> None:
     )
     chunks = RecursiveSplitter(max_size=30, overlap=0)(document)
     assert [chunk.text for chunk in chunks] == ["Some words to begin.", "Water\n\nUse rain water only."]
+
+
+def test_a_heading_stays_with_the_beginning_of_text_that_is_too_long() -> None:
+    body = "the water of this well is good for nothing but the garden"
+    marked = split(f"# On water\n\n{body}", max_size=24)
+    assert marked[0] == "# On water\n\nthe water of"
+    text = f"On water\n\n{body}"
+    document = Document(text=text, headings=(HeadingSpan(path=("On Water",), start=0, end=len(text)),))
+    assert RecursiveSplitter(max_size=24, overlap=0)(document)[0].text == "On water\n\nthe water of"
+
+
+def test_where_no_sentence_ends_a_line_end_is_better_than_a_space() -> None:
+    assert split("alpha beta\ngamma delta\nepsilon", max_size=16) == ["alpha beta", "gamma delta", "epsilon"]
+
+
+def test_a_word_is_not_cut_when_it_fits_alone() -> None:
+    assert split("ab " + "x" * 19, max_size=20) == ["ab", "x" * 19]
 
 
 def test_chunks_carry_page_metadata_and_place() -> None:

@@ -34,10 +34,13 @@ class Breaks:
     def __init__(self, document: Document, first: int = SECTION) -> None:
         self._text = document.text
         self._first = first
+        # Where the text under a heading begins: no place to cut.
+        self._held: set[int] = set()
         # For each rank the breaks of this rank or a better one.
         self._starts = [array("q") for _ in range(SENTENCE + 1)]
         if first <= SENTENCE:
-            for position, rank in sorted(_ranks(document).items()):
+            ranks, self._held = _ranks(document)
+            for position, rank in sorted(ranks.items()):
                 for weaker in range(rank, SENTENCE + 1):
                     self._starts[weaker].append(position)
 
@@ -57,9 +60,10 @@ class Breaks:
                 return starts[found], rank
         if self._first < WORD:
             newline = self._text.rfind("\n", low - 1, high)
-            if newline >= 0:
-                return self.skip(newline + 1), WRAP
-        last = max(self.words(low, high), default=-1)
+            position = self.skip(newline + 1)
+            if newline >= 0 and position not in self._held:
+                return position, WRAP
+        last = max((word for word in self.words(low, high) if word not in self._held), default=-1)
         return (last, WORD) if last >= 0 else None
 
     def section_start(self, position: int) -> int:
@@ -108,8 +112,8 @@ class Breaks:
         return high
 
 
-def _ranks(document: Document) -> dict[int, int]:
-    """Position -> rank of every break down to sentences; none between a heading and its text."""
+def _ranks(document: Document) -> tuple[dict[int, int], set[int]]:
+    """Position -> rank of every break down to sentences; and where text under a heading begins."""
     text = document.text
     ranks: dict[int, int] = {}
     held: set[int] = set()
@@ -127,7 +131,7 @@ def _ranks(document: Document) -> dict[int, int]:
             held.add(_skip(text, line.end()))
     for position in held:
         ranks.pop(position, None)
-    return ranks
+    return ranks, held
 
 
 def _rank_of(gap: str) -> int:

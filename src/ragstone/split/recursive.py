@@ -168,7 +168,7 @@ class _Cutter:
 
     def _overlap_start(self, start: int, end: int, floor: int, rank: int) -> int:
         """Where the next chunk begins: units before `floor` within the overlap, or `floor`."""
-        if self._overlap == 0 or rank == SECTION:
+        if self._overlap == 0:
             return floor
         low = max(self._sizes.back(end, self._overlap), start + 1, self._breaks.section_start(floor))
         target = self._first_unit_end(floor)
