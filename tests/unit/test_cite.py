@@ -128,8 +128,9 @@ def test_the_same_quote_is_one_citation_and_two_passages_are_two():
 
 
 def test_footnote_numbers_of_a_document_do_not_hide_a_quotation():
-    cited = cite("Water boils at 100 degrees [1].", [hit("Yes. Water boils at 100 degrees.[3] No.")])
-    assert cited.citations[0].quote.startswith("Water boils at 100 degrees")
+    passage = hit("Yes. Water boils at 100 degrees[3] by the sea, and at fewer degrees above.")
+    cited = cite("Water boils at 100 degrees by the sea [1].", [passage])
+    assert cited.citations[0].quote == "Water boils at 100 degrees[3] by the sea"
 
 
 def test_the_audit_counts_sentences_and_names_what_is_not_there():

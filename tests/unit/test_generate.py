@@ -13,9 +13,10 @@ from ragstone.augment import CitedContext
 from ragstone.cite import cite
 from ragstone.errors import ProviderUnavailable
 from ragstone.generate import NO_ANSWER, ExtractiveGenerator, ModelGenerator, visible, without_thinking
+from ragstone.generate.extractive import Relevance
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
-from ragstone.types import Chunk, Delta, Hit, Prompt, Query, Score, Usage
+from ragstone.types import Chunk, Delta, Hit, Prompt, Query, Score, Usage, Vectors
 
 pytestmark = pytest.mark.anyio
 
@@ -273,3 +274,55 @@ async def test_a_sentence_longer_than_the_model_reads_is_no_error():
 
 async def test_blank_passages_are_no_answer():
     assert await quoted(await prompt_of("What?", " \n", "...")) == NO_ANSWER
+
+
+E5 = "multilingual-e5-small/int8/1"
+
+
+@pytest.mark.parametrize(("cosine", "answered"), [(0.90, True), (0.80, False)])
+async def test_cosines_of_a_measured_model_decide_across_words(cosine: float, answered: bool):
+    prompt = await prompt_of("What may I take off to rest?", "Annual leave is five days.", cosine=cosine)
+    answer = await quoted(prompt, FakeEmbedder(identity=E5))
+    assert (answer != NO_ANSWER) is answered
+
+
+@pytest.mark.parametrize(("cosine", "answered"), [(0.80, True), (0.70, False)])
+async def test_the_scale_of_cosines_is_lower_across_languages(cosine: float, answered: bool):
+    prompt = await prompt_of("年假有几天？", "Annual leave is five days.", cosine=cosine)
+    answer = await quoted(prompt, FakeEmbedder(identity=E5))
+    assert (answer != NO_ANSWER) is answered
+
+
+async def test_a_passage_far_ahead_of_the_others_is_relevant():
+    near = await prompt_of("What may I rest?", "Leave is five days.", "Cats.", "Dogs.", cosine=0.85)
+    assert await quoted(near, FakeEmbedder(identity=E5)) == NO_ANSWER
+    ahead = [hit.scored(Score(stage="s", scale="cosine", value=0.78, rank=1)) for hit in near.passages[1:]]
+    far = Prompt(query=near.query, messages=near.messages, passages=(near.passages[0], *ahead))
+    assert await quoted(far, FakeEmbedder(identity=E5)) != NO_ANSWER
+
+
+async def test_an_own_rule_replaces_the_measured_one():
+    prompt = await prompt_of("What may I take off?", "Annual leave is five days.", cosine=0.3)
+    least = {(asked, told): 0.2 for asked in ("en", "zh") for told in ("en", "zh")}
+    generate = ExtractiveGenerator(FakeEmbedder(), relevance=Relevance(least=least))
+    assert [candidate.n for candidate in await generate.choose(prompt)] == [1]
+
+
+async def test_a_model_of_unknown_scale_answers_across_languages():
+    prompt = await prompt_of("年假有几天？", "Annual leave is five days.", cosine=0.3)
+    assert await quoted(prompt, FakeEmbedder()) != NO_ANSWER
+
+
+class DownEmbedder(FakeEmbedder):
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        raise ProviderUnavailable("chat.connection", url="u")
+
+
+async def test_d9_sentences_are_chosen_by_terms_while_the_embedder_is_down():
+    prompt = await prompt_of("How many days of annual leave do I get?", SICK, LEAVE)
+    assert await quoted(prompt, DownEmbedder()) == await quoted(prompt, None) != NO_ANSWER
+
+
+async def test_words_that_only_look_like_question_words_count():
+    answer = await quoted(await prompt_of("几何是什么？", "代数研究运算。几何研究图形。"))
+    assert answer == "几何研究图形。[1]"

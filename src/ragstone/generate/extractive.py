@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
 from ragstone.cite import without_markers
+from ragstone.errors import ModelUnavailable, ProviderError
 from ragstone.generate.visible import NO_ANSWER
 from ragstone.language import language_of
+from ragstone.messages import Language
 from ragstone.protocols import Embedder
 from ragstone.sentences import sentences
 from ragstone.terms import analyze
@@ -19,17 +21,28 @@ from ragstone.types import Delta, Hit, Prompt
 MAX_EMBEDDED = 12
 """Sentences embedded for one answer: about 0.4 s of one core with the local model."""
 
-MARGIN = 0.01
-LEXICAL_MARGIN = 0.1
-RANK_COST = 0.05
-RANK_COST_E = 0.005
 COVERAGE_WEIGHT = 0.1
+"""What full coverage of the question's terms adds to a sentence's cosine."""
+
+RANK_COST = 0.01
+"""What each place of its passage in the ranking takes from a sentence."""
+
+MARGIN = 0.02
+"""Sentences this close to the best one are quoted with it."""
+
+LEXICAL_RANK_COST = 0.05
+LEXICAL_MARGIN = 0.1
+"""The same on the scale of coverage, without a model."""
+
+LEXICAL_LEAST: Mapping[Language, float] = {"en": 0.35, "zh": 0.22}
+"""Coverage that is enough without cosines, by the question's language: Chinese pairs meet less often."""
+
 _MAX_QUOTE = 400
 _CLAUSE = re.compile(r"[，,；;、：:\s]")
 _ASKING_ZH = re.compile(
     r"为什么|为何|是什么|什么|哪一|哪些|哪个|哪里|哪位|哪种|哪儿|哪|多少|多久|多长|多大|怎么样|怎么|怎样|如何"
-    r"|是否|能否|可否|几个|几次|几天|几|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
-    r"|何時|何處|何種|幾|哪裡"
+    r"|是否|能否|可否|几(?!何|乎)|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
+    r"|何時|何處|何種|幾(?!何|乎)|哪裡"
 )
 _ASKING_EN = frozenset(
     re.findall(
@@ -45,18 +58,35 @@ _ASKING_EN = frozenset(
 class Relevance:
     """When passages are relevant enough to quote, on the scale of one embedding model.
 
-    Quoted is when `cosine + weight * coverage >= least`: `cosine` is that of the question
-    and the best passage, `coverage` (0 to 1) the share of the question's terms, weighed
-    by rarity, that one passage holds. Without a cosine, or for a model that was not
-    measured, `coverage >= lexical` decides.
+    Quoted is when `best + coverage_weight * coverage + lead >= least`. `best` is the best
+    cosine of question and passage, `coverage` (0 to 1) the share of the question's terms,
+    weighed by rarity, that one passage holds, and `lead` how far `best` is above the
+    median of the passages: e5 gives unrelated pairs high cosines, but nearly equal ones.
+    `least` depends on the languages of the question and of the best passage, for the
+    scale does. Of one or two passages the lead says nothing and `usual_lead` is taken.
+
+    Without cosines, or for a model that was not measured, `LEXICAL_LEAST` decides.
     """
 
-    weight: float = 0.1
-    least: float = 0.86
-    lexical: float = 0.35
+    least: Mapping[tuple[Language, Language], float]
+    coverage_weight: float = 0.05
+    usual_lead: float = 0.02
+
+    def holds(self, question: str, passages: Sequence[Hit], coverage: float) -> bool:
+        scored = [(cosine, hit) for hit in passages if (cosine := hit.on("cosine")) is not None]
+        scored.sort(key=lambda one: -one[0])
+        best, hit = scored[0]
+        lead = best - scored[len(scored) // 2][0] if len(scored) > 2 else self.usual_lead
+        languages = (language_of(question), language_of(hit.chunk.text))
+        return best + self.coverage_weight * coverage + lead >= self.least[languages]
 
 
-MEASURED = {"multilingual-e5-small": Relevance()}
+MEASURED: Mapping[str, Relevance] = {
+    "multilingual-e5-small": Relevance(
+        least={("en", "en"): 0.865, ("zh", "zh"): 0.888, ("zh", "en"): 0.793, ("en", "zh"): 0.773}
+    )
+}
+"""By the first part of `Embedder.identity`. Measured in benchmarks/results/extractive.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +110,8 @@ class ExtractiveGenerator:
 
     Sentences are weighed by the rare terms they share with the question and, with an
     `embedder`, by their similarity to it, which also carries questions in another
-    language than the documents. Nothing relevant: `<no-answer/>`.
+    language than the documents; a model that fails is done without. Nothing relevant:
+    `<no-answer/>`.
 
     `relevance` replaces the rule measured for the embedder (`MEASURED`); see
     `benchmarks/results/extractive.md`.
@@ -112,41 +143,45 @@ class ExtractiveGenerator:
         candidates, coverage = weighed(question, prompt.passages)
         if not candidates or not self._relevant(prompt, coverage):
             return []
-        ranked = await self._ranked(prompt.query.text, candidates)
+        ranked, margin = await self._ranked(prompt.query.text, candidates)
         best = ranked[0]
-        margin = MARGIN if self._embedder is not None else LEXICAL_MARGIN
         chosen = [one for one in ranked[: self._most] if best.score - one.score <= margin]
         order = {one.n: place for place, one in reversed(list(enumerate(chosen)))}
         return sorted(chosen, key=lambda one: (order[one.n], one.start))
 
     def _relevant(self, prompt: Prompt, coverage: float) -> bool:
         rule = self._relevance or self._measured()
-        cosines = [cosine for hit in prompt.passages if (cosine := hit.on("cosine")) is not None]
-        if rule is not None and cosines:
-            return max(cosines) + rule.weight * coverage >= rule.least
-        if cosines and not _same_language(prompt):
+        compared = any(hit.on("cosine") is not None for hit in prompt.passages)
+        if rule is not None and compared:
+            return rule.holds(prompt.query.text, prompt.passages, coverage)
+        if compared and not _same_language(prompt):
+            # Terms cannot tell, and the scale of this model's cosines is not known.
             return True
-        return coverage >= (rule or Relevance()).lexical
+        return coverage >= LEXICAL_LEAST[language_of(prompt.query.text)]
 
     def _measured(self) -> Relevance | None:
         name = self._embedder.identity.split("/")[0] if self._embedder is not None else ""
         return MEASURED.get(name)
 
-    async def _ranked(self, question: str, candidates: list[Candidate]) -> list[Candidate]:
-        """Best first: by coverage and rank of the passage, and by similarity where there is a model."""
-        scored = [replace(one, score=one.coverage - RANK_COST * (one.n - 1)) for one in candidates]
+    async def _ranked(self, question: str, candidates: list[Candidate]) -> tuple[list[Candidate], float]:
+        """Best first, and how close to the best is close.
+
+        By coverage and the rank of the passage; with a model the first few by similarity.
+        """
+        scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in candidates]
         scored.sort(key=lambda one: -one.score)
         if self._embedder is None:
-            return scored
+            return scored, LEXICAL_MARGIN
         near = scored[:MAX_EMBEDDED]
-        similar = await self._similarities(self._embedder, question, near)
-        return sorted(
-            (
-                replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST_E * (one.n - 1))
-                for one, similarity in zip(near, similar, strict=True)
-            ),
-            key=lambda one: -one.score,
-        )
+        try:
+            similar = await self._similarities(self._embedder, question, near)
+        except (ProviderError, ModelUnavailable):
+            return scored, LEXICAL_MARGIN
+        ranked = [
+            replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST * (one.n - 1))
+            for one, similarity in zip(near, similar, strict=True)
+        ]
+        return sorted(ranked, key=lambda one: -one.score), MARGIN
 
     async def _similarities(
         self, embedder: Embedder, question: str, candidates: Sequence[Candidate]
