@@ -29,7 +29,7 @@ from ragstone.metadata import Metadata, Scalar
 
 MAX_FILTER_LENGTH = 4_000
 MAX_CLAUSES = 200
-MAX_DEPTH = 200
+MAX_DEPTH = 250
 MAX_KEY_LENGTH = 512
 
 
@@ -73,7 +73,7 @@ def checked_filter(filter: Filter) -> Filter:
     """`filter` if it is small enough to be evaluated anywhere; else `InvalidFilter`.
 
     Trees built in code meet the same limits as those read from text: 200 clauses, a
-    depth of 200, keys of 512 characters.
+    depth of 250, keys of 512 characters.
     """
     clauses = 0
     pending: list[tuple[Filter, int]] = [(filter, 1)]

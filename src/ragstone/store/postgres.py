@@ -33,7 +33,7 @@ from ragstone.store.checks import (
 from ragstone.store.encoding import Row
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.searching import Search, hit
-from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks
+from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks, other_model
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k, digest
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ class PostgresStore:
     index). A vector of length 0 scores 0 and stands last; through the HNSW index it is
     found only when the index has too few other rows.
 
-    `exact_rows` is the largest scope that is scanned without the index; a model with
-    more vectors than that gets its index when the document that exceeds it is stored.
+    `exact_rows` is the largest scope that is scanned without the index. A model with
+    more vectors than that gets its index within the next 1,000 vectors written; the
+    `replace` that brings it about waits for it, readers and other writers do not.
     """
 
     def __init__(self, database: Database, *, exact_rows: int = EXACT_ROWS) -> None:
@@ -86,7 +87,7 @@ class PostgresStore:
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
         kept = await anyio.to_thread.run_sync(checked_chunks, document, list(chunks), vectors)
-        model = await self._registered(vectors)
+        model = await self._registered(vectors, document.base_id)
         rows = await anyio.to_thread.run_sync(_rows, document, kept, vectors, model)
         try:
             # Twice is the same as once: the second time the revision is already there.
@@ -99,24 +100,21 @@ class PostgresStore:
             await self._indexes.grown(model, by=len(kept))
         return written
 
-    async def _registered(self, vectors: Vectors) -> Model:
+    async def _registered(self, vectors: Vectors, base_id: str) -> Model:
         """The model of these vectors, entered in a transaction of its own when it is new."""
 
-        async def register(connection: Connection) -> Model | None:
-            values = {"identity": vectors.model, "dimension": vectors.dimension}
-            await connection.execute(QUERIES["insert_model"], values)
-            return await _find_model(connection, vectors.model)
-
         model = await self._model(vectors)
-        if model is None:
-            if vectors.dimension > MAX_DIMENSION or not storable(vectors.model):
-                raise ModelMismatch(
-                    "store.dimension_limit",
-                    model=repr(vectors.model)[:80],
-                    found=vectors.dimension,
-                    limit=MAX_DIMENSION,
-                )
-            model = self._known(vectors, await self._database.run_retrying(register))
+        if model is not None:
+            return model
+        if vectors.dimension > MAX_DIMENSION or not storable(vectors.model):
+            raise ModelMismatch(
+                "store.dimension_limit",
+                model=repr(vectors.model)[:80],
+                found=vectors.dimension,
+                limit=MAX_DIMENSION,
+            )
+        register = partial(_register, vectors.model, vectors.dimension, base_id)
+        model = self._known(vectors, await self._database.run_retrying(register))
         assert model is not None  # just inserted
         return model
 
@@ -243,6 +241,16 @@ def _rows(
 async def _find_model(connection: Connection, identity: str) -> Model | None:
     row = await (await connection.execute(_FIND_MODEL, {"identity": identity})).fetchone()
     return None if row is None else Model(identity=identity, model_id=row[0], dimension=row[1])
+
+
+async def _register(identity: str, dimension: int, base_id: str, connection: Connection) -> Model | None:
+    # A base that cannot take the model must not leave the model behind.
+    statement = other_model(identity, Scope(bases=(base_id,)))
+    foreign = await (await connection.execute(statement.sql, statement.values)).fetchone()
+    if foreign is not None:
+        raise ModelMismatch("store.model", base=foreign[0], stored=foreign[1], model=identity)
+    await connection.execute(QUERIES["insert_model"], {"identity": identity, "dimension": dimension})
+    return await _find_model(connection, identity)
 
 
 async def _replace(

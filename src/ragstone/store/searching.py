@@ -74,7 +74,8 @@ class Search:
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.scope)
             if self.model is not None:
-                statements["size"] = count_vectors(self.model, self.scope, self.exact_rows + 1)
+                limit = max(self.exact_rows, self.top_k) + 1
+                statements["size"] = count_vectors(self.model, self.scope, limit)
         terms = tsqueries(analyze(self.text or ""))[:MAX_TERMS]
         if terms:
             statements["text"] = matching(

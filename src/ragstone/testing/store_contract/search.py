@@ -1,0 +1,230 @@
+"""Ranking, scope, filters, neighbours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from ragstone.errors import (
+    InvalidQuery,
+    ModelMismatch,
+)
+from ragstone.filters import And, Equal, Filter
+from ragstone.metadata import MetadataValue
+from ragstone.protocols import Store
+from ragstone.testing.store_contract.passages import (
+    EVERYTHING,
+    HALF,
+    X,
+    Y,
+    Z,
+    passages,
+    put,
+    texts,
+    vectors,
+)
+from ragstone.types import Scope
+
+
+@pytest.mark.anyio
+class SearchContract:
+    """Ranking, scope, filters, neighbours."""
+
+    async def test_vector_search_ranks_by_cosine(self, store: Store) -> None:
+        rows = [(1e5, 1e5, 0.0), X, Z, (-2.0, 0.0, 0.0)]
+        await put(store, "u:1", "diagonal", "same", "across", "opposite", rows=rows)
+        hits = await store.search_vector(vectors((3.0, 0.0, 0.0)), scope=EVERYTHING, top_k=10)
+        assert texts(hits) == ["same", "diagonal", "across", "opposite"]
+        assert [hit.score for hit in hits] == pytest.approx([1.0, 0.7071, 0.0, -1.0], abs=HALF)
+        assert [(hit.scores[0].scale, hit.scores[0].rank) for hit in hits] == [
+            ("cosine", rank) for rank in (1, 2, 3, 4)
+        ]
+
+    async def test_a_zero_vector_scores_nothing_and_comes_last(self, store: Store) -> None:
+        rows = [(0.0, 0.0, 0.0), (-1.0, 0.0, 0.0), X]
+        await put(store, "u:1", "blank", "opposite", "same", rows=rows)
+        hits = await store.search_vector(vectors(X), scope=EVERYTHING, top_k=10)
+        assert texts(hits) == ["same", "opposite", "blank"]
+        assert hits[-1].score == 0.0
+        assert await store.search_vector(vectors((0.0, 0.0, 0.0)), scope=EVERYTHING, top_k=10) == []
+
+    async def test_equals_come_in_the_order_of_documents_and_chunks(self, store: Store) -> None:
+        documents = [await put(store, f"u:{n}", "same words", "same words") for n in range(6)]
+        expected = [(item, index) for item in sorted(d.document_id for d in documents) for index in (0, 1)]
+        for top_k in (1, 5, 12, 50):
+            by_vector = await store.search_vector(vectors(X), scope=EVERYTHING, top_k=top_k)
+            by_text = await store.search_text("words", scope=EVERYTHING, top_k=top_k)
+            for hits in (by_vector, by_text):
+                found = [(hit.chunk.document_id, hit.chunk.index) for hit in hits]
+                assert found == expected[:top_k]
+
+    @pytest.mark.parametrize("top_k", [0, -1, 1_001, True, 2.0, "3"])
+    async def test_top_k_has_limits(self, store: Store, top_k: int) -> None:
+        await put(store, "u:1", "alpha")
+        with pytest.raises(InvalidQuery):
+            await store.search_vector(vectors(X), scope=EVERYTHING, top_k=top_k)
+        with pytest.raises(InvalidQuery):
+            await store.search_text("alpha", scope=EVERYTHING, top_k=top_k)
+        with pytest.raises(InvalidQuery):
+            await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=top_k)
+
+    async def test_questions_that_cannot_be_compared_are_refused(self, store: Store) -> None:
+        await put(store, "u:1", "alpha")
+        for question in (vectors((1.0, 0.0)), vectors((float("nan"), 0.0, 0.0)), vectors(X, Y)):
+            with pytest.raises(ModelMismatch):
+                await store.search_vector(question, scope=EVERYTHING, top_k=3)
+
+    async def test_a_base_of_another_model_is_named_or_passed_over(self, store: Store) -> None:
+        await put(store, "u:1", "alpha", base_id="one")
+        other = vectors((1.0, 0.0), model="other")
+        with pytest.raises(ModelMismatch):
+            await store.search_vector(other, scope=EVERYTHING, top_k=3)
+        await put(store, "u:1", "beta", base_id="two", rows=[(1.0, 0.0)], model="other")
+        assert texts(await store.search_vector(other, scope=EVERYTHING, top_k=3)) == ["beta"]
+        assert texts(await store.search_vector(other, scope=Scope(bases=("two",)), top_k=3)) == ["beta"]
+        with pytest.raises(ModelMismatch) as caught:
+            await store.search_hybrid("alpha", other, scope=Scope(bases=("one", "two")), top_k=3)
+        assert "one" in str(caught.value)
+
+    async def test_an_empty_store_has_no_hits(self, store: Store) -> None:
+        assert await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=3) == ([], [])
+        assert await store.count(EVERYTHING) == 0
+
+    async def test_no_bases_means_all_and_an_empty_list_means_none(self, store: Store) -> None:
+        for base_id in ("one", "two", "three"):
+            await put(store, "u:1", f"alpha {base_id}", base_id=base_id)
+        expected = {
+            None: 3,
+            (): 0,
+            ("one",): 1,
+            ("one", "three"): 2,
+            ("nowhere",): 0,
+            ("\x00",): 0,
+            ("one", "one"): 1,
+        }
+        for bases, count in expected.items():
+            scope = Scope(bases=bases)
+            nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=9)
+            found = (len(nearest), len(matching), await store.count(scope))
+            assert found == (count, count, count), bases
+
+    async def test_the_filter_works_inside_the_search(self, store: Store) -> None:
+        for n in range(40):
+            await put(store, f"u:{n}", "alpha alpha", metadata={"kind": "near"})
+        await put(store, "u:far", "alpha and other words", rows=[Y], metadata={"kind": "far"})
+        scope = Scope(filter=Equal("kind", "far"))
+        nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=3)
+        assert texts(nearest) == texts(matching) == ["alpha and other words"]
+        assert await store.count(scope) == 1
+
+    @pytest.mark.parametrize(
+        ("filter", "expected"),
+        [
+            (Equal("n", 1), "int float list"),
+            (Equal("n", 1.0), "int float list"),
+            (Equal("n", True), "bool"),
+            (Equal("n", "1"), "text"),
+            (Equal("n", 2), "list"),
+            (Equal("n", datetime(2024, 1, 1, tzinfo=UTC)), "date"),
+            (Equal("n", datetime(2024, 1, 1, 8, tzinfo=timezone(timedelta(hours=8)))), "date"),
+            (Equal("n", datetime(2024, 1, 1)), ""),
+            (Equal("n", "2024-01-01T00:00:00.000000Z"), ""),
+            (Equal("n", '{"$datetime": "2024-01-01T00:00:00.000000Z"}'), ""),
+            (Equal("n", float("nan")), ""),
+            (Equal("n", float("inf")), ""),
+            (Equal("n", "\x00"), ""),
+            (Equal("n", "\ud800"), ""),
+            (Equal("\x00", 1), ""),
+            (Equal("no such key", 1), ""),
+            (Equal("n' OR true --", 1), ""),
+            (Equal('a"b\\c.d%s{}', "x'); DROP TABLE chunks --"), "hostile"),
+            (And(Equal("n", 1), Equal("m", "both")), "list"),
+            (And(And(Equal("n", 1), Equal("n", 2)), Equal("m", "both")), "list"),
+        ],
+    )
+    async def test_filters_mean_the_same_in_every_store(
+        self, store: Store, filter: Filter, expected: str
+    ) -> None:
+        rows: dict[str, dict[str, MetadataValue]] = {
+            "int": {"n": 1},
+            "float": {"n": 1.0},
+            "bool": {"n": True},
+            "text": {"n": "1"},
+            "list": {"n": (2, 1), "m": "both"},
+            "date": {"n": datetime(2024, 1, 1, tzinfo=UTC)},
+            "hostile": {'a"b\\c.d%s{}': "x'); DROP TABLE chunks --"},
+            "other": {"m": "both"},
+            "bare": {},
+        }
+        for name, metadata in rows.items():
+            await put(store, f"u:{name}", name, metadata=metadata)
+        scope = Scope(filter=filter)
+        nearest = await store.search_vector(vectors(X), scope=scope, top_k=20)
+        assert sorted(texts(nearest)) == sorted(expected.split())
+        assert await store.count(scope) == len(expected.split())
+
+    async def test_text_search_finds_shared_terms_in_both_languages(self, store: Store) -> None:
+        lines = ["The cat sat on the mat.", "大熊猫主要吃竹子", "Ｄｅｒ ＫＡＴＺＥ", "unrelated words"]
+        await put(store, "u:1", *lines)
+        for question, expected in {
+            "CAT": [lines[0]],
+            "竹子": [lines[1]],
+            "熊猫": [lines[1]],
+            "katze": [lines[2]],
+            "the": [],
+            "nothing here": [],
+            "": [],
+            "?!' & | ! <-> :* \\": [],
+            "\x00cat": [lines[0]],
+        }.items():
+            hits = await store.search_text(question, scope=EVERYTHING, top_k=5)
+            assert texts(hits) == expected, question
+            assert all(hit.score > 0 and hit.scores[-1].scale == "text" for hit in hits)
+
+    async def test_rare_words_weigh_more_than_common_ones(self, store: Store) -> None:
+        for n in range(20):
+            await put(store, f"u:{n}", "common words everywhere")
+        await put(store, "u:rare", "zebra elsewhere")
+        hits = await store.search_text("common zebra", scope=EVERYTHING, top_k=21)
+        assert texts(hits)[0] == "zebra elsewhere"
+        assert len(hits) == 21
+        assert [hit.scores[0].rank for hit in hits] == list(range(1, 22))
+
+    async def test_context_is_searched_but_is_not_the_text(self, store: Store) -> None:
+        await put(store, "u:1", "alpha", context="Chapter on penguins")
+        (hit,) = await store.search_text("penguins", scope=EVERYTHING, top_k=5)
+        assert (hit.chunk.text, hit.chunk.context) == ("alpha", "Chapter on penguins")
+
+    async def test_a_passage_longer_than_full_text_holds_is_still_stored(self, store: Store) -> None:
+        text = " ".join(f"word{n}" for n in range(120_000)) + " " + "x" * 5_000 + " 词" * 300
+        await put(store, "u:1", text)
+        assert len(await store.search_text("word7", scope=EVERYTHING, top_k=5)) == 1
+
+    async def test_a_hybrid_search_is_both_searches(self, store: Store) -> None:
+        await put(store, "u:1", "alpha", "beta", "alpha beta", rows=[X, Y, Z])
+        question = vectors((0.9, 0.3, 0.1))
+        nearest, matching = await store.search_hybrid("beta", question, scope=EVERYTHING, top_k=2)
+        assert nearest == await store.search_vector(question, scope=EVERYTHING, top_k=2)
+        assert matching == await store.search_text("beta", scope=EVERYTHING, top_k=2)
+        assert texts(nearest) == ["alpha", "beta"]
+        assert sorted(texts(matching)) == ["alpha beta", "beta"]
+
+    async def test_fetch_keeps_the_order_and_leaves_out_what_is_missing(self, store: Store) -> None:
+        _, chunks = passages("u:1", "alpha", "beta", "gamma")
+        await put(store, "u:1", "alpha", "beta", "gamma")
+        wanted = [chunks[2].chunk_id, "missing", "\x00", chunks[0].chunk_id]
+        assert texts(await store.fetch(wanted)) == ["gamma", "alpha"]
+        assert await store.fetch([]) == []
+
+    async def test_neighbours_are_those_of_the_same_document(self, store: Store) -> None:
+        _, chunks = passages("u:1", *"abcde")
+        await put(store, "u:0", "z", "y")
+        await put(store, "u:1", *"abcde")
+        await put(store, "u:2", "x", "w")
+        assert texts(await store.neighbours(chunks[1].chunk_id, 2)) == ["a", "b", "c", "d"]
+        assert texts(await store.neighbours(chunks[4].chunk_id, 1)) == ["d", "e"]
+        assert texts(await store.neighbours(chunks[2].chunk_id, 0)) == ["c"]
+        assert await store.neighbours("missing", 3) == []
+        with pytest.raises(InvalidQuery):
+            await store.neighbours(chunks[0].chunk_id, -1)

@@ -1,0 +1,229 @@
+"""Replacing, reading back, refusing, deleting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from ragstone.errors import (
+    CorruptContent,
+    InvalidMetadata,
+    InvalidStage,
+    ModelMismatch,
+    RagstoneError,
+)
+from ragstone.protocols import Store
+from ragstone.testing.store_contract.passages import (
+    EVERYTHING,
+    HALF,
+    MODEL,
+    X,
+    Y,
+    passages,
+    put,
+    texts,
+    vectors,
+)
+from ragstone.types import Chunk, Document, HeadingSpan, Hit, PageSpan, Vectors
+
+
+@pytest.mark.anyio
+class WritingContract:
+    """Replacing, reading back, refusing, deleting."""
+
+    async def test_a_document_comes_back_as_it_was_given(self, store: Store) -> None:
+        document = Document(
+            text="第一页 😀\nSecond \\ page 'quoted' \"twice\"\t%s {x}",
+            uri="file:///数据/a b.pdf",
+            title="Título “é”",
+            media_type="application/pdf",
+            base_id="one",
+            pages=(PageSpan(number=1, start=0, end=5), PageSpan(number=2, start=6, end=12)),
+            headings=(HeadingSpan(path=("第一章", "1.1"), start=0, end=5),),
+            warnings=("ocr_missing", "第 2 页"),
+            metadata={
+                "text": "x'); --",
+                "int": 2**62,
+                "float": 1.0,
+                "tiny": 5e-324,
+                "huge": 1e300,
+                "near": float(2**62),
+                "yes": True,
+                "when": datetime(2024, 5, 1, 8, 30, 0, 1, tzinfo=timezone(timedelta(hours=8))),
+                "list": ("b", "a"),
+                "numbers": (1, 2.5),
+                "dates": (datetime(2020, 1, 1, tzinfo=UTC),),
+                "none": (),
+                "a.dotted key": "{}",
+            },
+        )
+        chunk = Chunk(
+            text=document.text[0:5],
+            document_id=document.document_id,
+            index=0,
+            start=0,
+            end=5,
+            page=1,
+            context="第一章",
+            headings=("第一章", "1.1"),
+            metadata=document.metadata,
+        )
+        assert await store.replace(document, [chunk], vectors(X))
+        stored = await store.document(document.document_id)
+        assert stored == document
+        kinds = {key: type(value) for key, value in document.metadata.items()}
+        assert stored is not None
+        assert {key: type(value) for key, value in stored.metadata.items()} == kinds
+        (hit,) = await store.fetch([chunk.chunk_id])
+        assert hit == Hit(chunk=chunk, uri=document.uri, title=document.title, base_id="one")
+        assert await store.document("no such id") is None
+
+    async def test_an_equal_revision_writes_nothing(self, store: Store) -> None:
+        document, chunks = passages("u:1", "alpha", revision="r1")
+        assert await store.replace(document, chunks, vectors(X))
+        assert not await store.replace(document, chunks, vectors(Y))
+        (hit,) = await store.search_vector(vectors(X), scope=EVERYTHING, top_k=5)
+        assert hit.score == pytest.approx(1.0, abs=HALF)
+
+    async def test_a_new_revision_takes_the_place_of_the_old(self, store: Store) -> None:
+        await put(store, "u:1", "alpha", "beta", "gamma", revision="r1")
+        document = await put(store, "u:1", "delta", rows=[Y], revision="r2")
+        assert await store.count(EVERYTHING) == 1
+        assert await store.revisions("one") == {"u:1": "r2"}
+        assert await store.document(document.document_id) == document
+        assert await store.search_text("alpha beta", scope=EVERYTHING, top_k=5) == []
+        assert texts(await store.search_vector(vectors(X), scope=EVERYTHING, top_k=5)) == ["delta"]
+
+    async def test_equal_text_under_two_sources_is_two_documents(self, store: Store) -> None:
+        await put(store, "u:1", "alpha")
+        await put(store, "u:2", "alpha")
+        await put(store, "u:1", "alpha", base_id="two")
+        assert await store.count(EVERYTHING) == 3
+        assert set(await store.revisions("one")) == {"u:1", "u:2"}
+        assert await store.revisions("three") == {}
+
+    async def test_a_document_may_have_no_chunks(self, store: Store) -> None:
+        document = Document(text="", uri="u:1", base_id="one")
+        empty = Vectors(model=MODEL, values=np.zeros((0, 3), dtype=np.float32))
+        assert await store.replace(document, [], empty)
+        assert await store.document(document.document_id) == document
+        assert await store.count(EVERYTHING) == 0
+
+    @pytest.mark.parametrize(
+        ("change", "error", "key"),
+        [
+            ({"text": "Alpha"}, InvalidStage, "core.chunk_offsets"),
+            ({"start": 1}, InvalidStage, "core.chunk_offsets"),
+            ({"start": -5, "end": 0, "text": ""}, InvalidStage, "core.chunk_offsets"),
+            ({"document_id": "other"}, InvalidStage, "store.foreign_chunk"),
+            ({"index": 1}, InvalidStage, "store.chunk_index"),
+            ({"index": -1}, InvalidStage, "store.chunk_index"),
+            ({"chunk_id": "second"}, InvalidStage, "store.chunk_twice"),
+            ({"chunk_id": "taken"}, InvalidStage, "store.chunk_taken"),
+            ({"context": "nul \x00"}, CorruptContent, "store.text"),
+            ({"context": "half \ud800"}, CorruptContent, "store.text"),
+            ({"metadata": {"a": {"nested": 1}}}, InvalidMetadata, "core.metadata_value"),
+            ({"metadata": {"a": float("nan")}}, InvalidMetadata, "core.metadata_value"),
+            ({"metadata": {"a": "\udfff"}}, InvalidMetadata, "store.metadata_text"),
+        ],
+    )
+    async def test_a_chunk_that_cannot_be_stored_leaves_everything_as_it_was(
+        self, store: Store, change: dict[str, object], error: type[RagstoneError], key: str
+    ) -> None:
+        other, other_chunks = passages("u:0", "elsewhere")
+        taken = replace(other_chunks[0], chunk_id="taken")
+        await store.replace(other, [taken], vectors(X))
+        await put(store, "u:1", "before", revision="r1")
+        document, chunks = passages("u:1", "alpha", "beta", revision="r2")
+        first = replace(chunks[0], **cast("dict[str, Any]", change))
+        second = replace(chunks[1], chunk_id="second")
+        with pytest.raises(error) as caught:
+            await store.replace(document, [first, second], vectors(X, Y))
+        assert caught.value.key == key
+        assert await store.count(EVERYTHING) == 2
+        assert await store.revisions("one") == {"u:0": other.revision, "u:1": "r1"}
+
+    @pytest.mark.parametrize("text", ["nul \x00 inside", "half \udc00 pair"])
+    async def test_text_that_no_database_holds_is_refused(self, store: Store, text: str) -> None:
+        document, chunks = passages("u:1", text)
+        with pytest.raises(CorruptContent):
+            await store.replace(document, chunks, vectors(X))
+
+    @pytest.mark.parametrize(
+        ("uri", "base_id"), [("u:\x00", "one"), ("u:1", " "), ("u:" + "x" * 3_000, "one"), ("u:1", "b" * 300)]
+    )
+    async def test_names_that_cannot_be_keys_are_refused(self, store: Store, uri: str, base_id: str) -> None:
+        document, chunks = passages(uri, "alpha", base_id=base_id)
+        with pytest.raises(InvalidMetadata):
+            await store.replace(document, chunks, vectors(X))
+
+    @pytest.mark.parametrize(
+        ("rows", "key"),
+        [
+            ([X, Y], "store.vector_count"),
+            ([(float("nan"), 0.0, 0.0)], "store.vector_nan"),
+            ([(float("inf"), 0.0, 0.0)], "store.vector_nan"),
+            ([(1.0, 0.0)], "store.dimension"),
+        ],
+    )
+    async def test_vectors_that_cannot_be_compared_are_refused(
+        self, store: Store, rows: list[tuple[float, ...]], key: str
+    ) -> None:
+        await put(store, "u:0", "alpha")
+        document, chunks = passages("u:1", "beta")
+        with pytest.raises(ModelMismatch) as caught:
+            await store.replace(document, chunks, vectors(*rows))
+        assert caught.value.key == key
+        assert await store.count(EVERYTHING) == 1
+
+    async def test_a_base_holds_the_vectors_of_one_model(self, store: Store) -> None:
+        first = await put(store, "u:1", "alpha")
+        document, chunks = passages("u:2", "beta")
+        with pytest.raises(ModelMismatch) as caught:
+            await store.replace(document, chunks, vectors(X, model="other"))
+        assert caught.value.key == "store.model"
+        assert "one" in str(caught.value)
+        assert MODEL in str(caught.value)
+        await store.delete([first.document_id])
+        assert await store.replace(document, chunks, vectors((1.0, 0.0), model="other"))
+
+    async def test_a_document_id_belongs_to_one_source(self, store: Store) -> None:
+        await store.replace(Document(text="a", uri="u:1", document_id="d", base_id="one"), [], _none())
+        with pytest.raises(InvalidStage) as caught:
+            await store.replace(Document(text="b", uri="u:2", document_id="d", base_id="one"), [], _none())
+        assert caught.value.key == "store.document_taken"
+        assert await store.revisions("one") == {"u:1": Document(text="a").revision}
+
+    async def test_deleting_removes_all_that_belongs_and_counts_it(self, store: Store) -> None:
+        gone = await put(store, "u:1", "alpha", "beta")
+        kept = await put(store, "u:2", "alpha")
+        report = await store.delete([gone.document_id, "unknown", gone.document_id, "\x00"])
+        assert report.document_ids == (gone.document_id,)
+        assert dict(report.rows) == {"documents": 1, "chunks": 2, "vectors": 2}
+        assert await store.document(gone.document_id) is None
+        assert await store.revisions("one") == {"u:2": kept.revision}
+        assert texts(await store.search_text("alpha", scope=EVERYTHING, top_k=5)) == ["alpha"]
+        assert await store.count(EVERYTHING) == 1
+        assert (await store.delete([])).document_ids == ()
+
+    async def test_known_vectors_come_back_by_hash_and_model(self, store: Store) -> None:
+        _, chunks = passages("u:1", "alpha", "beta")
+        await put(store, "u:1", "alpha", "beta", rows=[X, (0.6, 0.8, 0.0)])
+        hashes = [chunk.embedding_hash for chunk in chunks]
+        found = await store.known_vectors(MODEL, [*hashes, "unknown"])
+        assert set(found) == set(hashes)
+        assert found[hashes[1]] == pytest.approx([0.6, 0.8, 0.0], abs=HALF)
+        assert found[hashes[1]].dtype == np.float32
+        assert await store.known_vectors("other", hashes) == {}
+        # What comes back may be stored again and stays what it is.
+        await put(store, "u:2", "beta", rows=[found[hashes[1]].tolist()])
+        again = await store.known_vectors(MODEL, hashes)
+        assert again[hashes[1]].tolist() == found[hashes[1]].tolist()
+
+
+def _none() -> Vectors:
+    return Vectors(model=MODEL, values=np.zeros((0, 3), dtype=np.float32))

@@ -1,0 +1,313 @@
+"""What only the PostgreSQL store has: its index and plans, its schema, its transactions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from importlib.resources import files
+from typing import LiteralString, cast
+
+import anyio
+import numpy as np
+import psycopg
+import pytest
+
+from ragstone.errors import BaseNotFound, InvalidStage
+from ragstone.filters import Equal, Filter
+from ragstone.postgres.migrate import prepare_server
+from ragstone.postgres.pool import Connection, Database
+from ragstone.store.encoding import vector_text
+from ragstone.store.postgres import PostgresStore
+from ragstone.store.searching import walk_settings
+from ragstone.store.statements import Model, exact, walk
+from ragstone.testing.databases import temporary_database
+from ragstone.testing.store_contract.passages import EVERYTHING, MODEL, X, passages, put, texts, vectors
+from ragstone.types import Document, Scope, Vectors
+
+pytestmark = pytest.mark.anyio
+
+EXACT_ROWS = 60
+DIMENSION = 16
+
+
+@pytest.fixture
+def conninfo(embedded_database: str) -> Iterator[str]:
+    with temporary_database(embedded_database) as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
+async def database(conninfo: str) -> AsyncIterator[Database]:
+    async with await Database.open(conninfo) as database:
+        yield database
+
+
+def cloud(count: int, *, seed: int = 7) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+async def fill(store: PostgresStore, points: np.ndarray, *, start: int = 0) -> None:
+    """Documents of ten chunks, from point `start` on; chunk n is `point n`, every tenth document rare."""
+    for first in range(start, len(points), 10):
+        lines = [f"point {n}" for n in range(first, min(first + 10, len(points)))]
+        kind = "rare" if first % 100 == 0 else "usual"
+        document, chunks = passages(f"u:{first:06d}", *lines, metadata={"kind": kind})
+        rows = points[first : first + len(lines)]
+        assert await store.replace(document, chunks, Vectors(model="cloud", values=rows))
+
+
+async def plan(database: Database, scope: Scope, *, walking: bool) -> str:
+    """How PostgreSQL runs the search, under the settings it runs with."""
+    statement = (walk if walking else exact)(
+        Model(identity="cloud", model_id=1, dimension=DIMENSION), scope, vector_text(cloud(1)[0]), 5
+    )
+    async with database.connection() as connection:
+        if walking:
+            settings = walk_settings(5)
+            await connection.execute(settings.sql, settings.values)
+        sql = cast(LiteralString, "EXPLAIN " + statement.sql.as_string(connection))
+        return "\n".join(row[0] for row in await (await connection.execute(sql, statement.values)).fetchall())
+
+
+async def indexes(database: Database) -> dict[str, bool]:
+    async with database.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+            " WHERE c.relname LIKE 'vectors_hnsw%'"
+        )
+        return dict(await cursor.fetchall())
+
+
+async def test_a_model_gets_its_index_when_it_outgrows_the_exact_scan(database: Database) -> None:
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(store, cloud(EXACT_ROWS))
+    assert await indexes(database) == {}
+    await fill(store, cloud(EXACT_ROWS + 10), start=EXACT_ROWS)
+    assert await indexes(database) == {"vectors_hnsw_1": True}
+
+
+@pytest.mark.parametrize("filter", [None, Equal("kind", "usual")])
+async def test_large_scopes_walk_the_index_and_small_ones_do_not(
+    database: Database, filter: Filter | None
+) -> None:
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(store, cloud(400))
+    scope = Scope(bases=("one",), filter=filter)
+    assert "Index Scan using vectors_hnsw_1" in await plan(database, scope, walking=True)
+    assert "hnsw" not in await plan(database, scope, walking=False)
+
+
+@pytest.mark.parametrize("filter", [None, Equal("kind", "usual"), Equal("kind", "rare"), Equal("kind", "no")])
+async def test_a_search_through_the_index_finds_what_an_exact_scan_finds(
+    database: Database, filter: Filter | None
+) -> None:
+    points = cloud(1_200)
+    indexed = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(indexed, points)
+    assert await indexes(database) == {"vectors_hnsw_1": True}
+    scanning = PostgresStore(database, exact_rows=100_000)
+    found = wanted = 0
+    for question in cloud(20, seed=8):
+        asked = Vectors(model="cloud", values=question[None])
+        best = await scanning.search_vector(asked, scope=Scope(filter=filter), top_k=10)
+        near = await indexed.search_vector(asked, scope=Scope(filter=filter), top_k=10)
+        assert len(near) == len(best)
+        found += len(set(texts(near)) & set(texts(best)))
+        wanted += len(best)
+    assert found >= 0.97 * wanted
+
+
+async def test_a_walk_that_finds_too_few_is_followed_by_a_scan(database: Database) -> None:
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(store, np.concatenate([cloud(70), np.zeros((30, DIMENSION), np.float32)]))
+    hits = await store.search_vector(Vectors(model="cloud", values=cloud(1)), scope=EVERYTHING, top_k=90)
+    assert len(hits) == 90
+    assert [hit.score for hit in hits[70:]] == [0.0] * 20
+
+
+async def test_replacing_many_documents_hides_no_live_row_from_the_index(database: Database) -> None:
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    points = cloud(100)
+    await fill(store, points)
+    async with database.connection() as connection:
+        await connection.execute("ALTER TABLE vectors SET (autovacuum_enabled = off)")
+    for version in range(1, 9):
+        for first in range(0, 100, 10):
+            lines = [f"point {n}" for n in range(first, first + 10)]
+            document, chunks = passages(f"u:{first:06d}", *lines, revision=f"r{version}")
+            rows = points[first : first + 10]
+            await store.replace(document, chunks, Vectors(model="cloud", values=rows))
+    asked = Vectors(model="cloud", values=points[:1])
+    hits = await store.search_vector(asked, scope=EVERYTHING, top_k=50)
+    assert texts(hits)[0] == "point 0"
+    assert len(hits) == 50
+
+
+async def test_what_an_interrupted_build_left_is_built_again(database: Database) -> None:
+    first = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(first, cloud(100))
+    async with database.connection() as connection:
+        await connection.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'vectors_hnsw_1'::regclass"
+        )
+    assert await indexes(database) == {"vectors_hnsw_1": False}
+    second = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    document, chunks = passages("u:more", "one more")
+    await second.replace(document, chunks, Vectors(model="cloud", values=cloud(1)))
+    assert await indexes(database) == {"vectors_hnsw_1": True}
+
+
+async def test_two_stores_that_write_at_once_build_one_index(conninfo: str) -> None:
+    points = cloud(4 * EXACT_ROWS)
+
+    async def run(half: int) -> None:
+        async with await Database.open(conninfo) as database:
+            store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+            for n in range(half, 4 * EXACT_ROWS, 2):
+                document, chunks = passages(f"u:{n}", f"point {n}")
+                await store.replace(document, chunks, Vectors(model="cloud", values=points[n : n + 1]))
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, 0)
+            tasks.start_soon(run, 1)
+    async with await Database.open(conninfo) as database:
+        assert await indexes(database) == {"vectors_hnsw_1": True}
+
+
+async def test_a_replacement_that_fails_half_way_leaves_the_old_version(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    other, chunks = passages("u:0", "elsewhere")
+    await store.replace(other, chunks, vectors(X))
+    await put(store, "u:1", "before")
+    document, new = passages("u:1", "after", "and more")
+    # The second chunk's id is found to be taken while the rows are already being written.
+    new[1] = replace(new[1], chunk_id=chunks[0].chunk_id)
+    with pytest.raises(InvalidStage):
+        await store.replace(document, new, vectors(X, X))
+    assert sorted(texts(await store.search_vector(vectors(X), scope=EVERYTHING, top_k=9))) == [
+        "before",
+        "elsewhere",
+    ]
+
+
+async def test_a_base_made_under_a_name_is_used_by_its_id(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    async with database.connection() as connection:
+        await connection.execute("INSERT INTO bases (base_id, name) VALUES ('b1', 'Papers')")
+    await put(store, "u:1", "alpha", base_id="b1")
+    assert await store.count(Scope(bases=("b1",))) == 1
+    with pytest.raises(BaseNotFound):
+        await put(store, "u:1", "alpha", base_id="Papers")
+
+
+async def test_a_replaced_document_keeps_its_row_and_its_age(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    document = await put(store, "u:1", "alpha", revision="r1")
+    async with database.connection() as connection:
+        await connection.execute(
+            "CREATE TABLE mine (document_id text REFERENCES documents ON DELETE CASCADE)"
+        )
+        await connection.execute("INSERT INTO mine VALUES (%s)", [document.document_id])
+        before = await (await connection.execute("SELECT created_at, updated_at FROM documents")).fetchone()
+    await put(store, "u:1", "beta", revision="r2")
+    async with database.connection() as connection:
+        after = await (await connection.execute("SELECT created_at, updated_at FROM documents")).fetchone()
+        assert await (await connection.execute("SELECT count(*) FROM mine")).fetchone() == (1,)
+    assert before is not None
+    assert after is not None
+    assert after[0] == before[0] < after[1]
+
+
+async def test_deleting_a_base_leaves_no_row_of_it(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    await put(store, "u:1", "alpha", "beta")
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM bases WHERE base_id = 'one'")
+        for table in ("documents", "chunks", "vectors"):
+            sql = cast(LiteralString, f"SELECT count(*) FROM {table}")
+            assert await (await connection.execute(sql)).fetchone() == (0,)
+
+
+async def test_a_search_survives_a_connection_that_the_server_closed(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    await put(store, "u:1", "alpha")
+    async with database.connection() as connection:
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        )
+    assert texts(await store.search_text("alpha", scope=EVERYTHING, top_k=3)) == ["alpha"]
+
+
+async def test_two_processes_may_open_the_store_at_once(conninfo: str) -> None:
+    async def run() -> None:
+        async with await Database.open(conninfo) as database:
+            store = await PostgresStore.open(database)
+            document, chunks = passages("u:1", "alpha")
+            await store.replace(document, chunks, vectors(X))
+            assert await store.count(EVERYTHING) == 1
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(run)
+
+
+async def test_large_documents_are_stored_whole(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    text = "长文本 with words\n" * 200_000
+    document = Document(text=text, uri="u:1", base_id="one")
+    await store.replace(document, [], Vectors(model=MODEL, values=np.zeros((0, 3), np.float32)))
+    stored = await store.document(document.document_id)
+    assert stored is not None
+    assert stored.text == text
+
+
+_CATALOG = """
+SELECT 'column', table_name, column_name, data_type || ' ' || udt_name || ' ' || is_nullable
+       || ' ' || coalesce(column_default, '') || ' ' || coalesce(collation_name, '') || ' ' || is_identity
+FROM information_schema.columns WHERE table_schema = 'public'
+UNION ALL
+SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+UNION ALL
+SELECT 'index', tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL
+SELECT 'table', c.relname, a.attname, concat(c.reloptions, a.attstorage, a.attnum)
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+ORDER BY 1, 2, 3, 4
+"""
+
+
+async def catalog(connection: Connection) -> list[tuple[str, ...]]:
+    rows = await (await connection.execute(_CATALOG)).fetchall()
+    return [row for row in rows if "ragstone_migrations" not in row[1]]
+
+
+async def test_the_schema_file_equals_all_migrations(conninfo: str, embedded_database: str) -> None:
+    async with await Database.open(conninfo) as database:
+        await PostgresStore.open(database)
+        async with database.connection() as connection:
+            migrated = await catalog(connection)
+    with temporary_database(embedded_database) as other:
+        async with await psycopg.AsyncConnection.connect(other) as connection:
+            await prepare_server(connection)
+            schema = (files("ragstone.store") / "schema.sql").read_text(encoding="utf-8")
+            await connection.execute(cast(LiteralString, schema))
+            written = await catalog(connection)
+    assert written == migrated
+    assert {row[1] for row in migrated} >= {"models", "bases", "documents", "chunks", "vectors"}
+
+
+def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
+    blocks = "".join(path.read_text(encoding="utf-8") for path in (files("ragstone.store") / "sql").iterdir())
+    filled = set(re.findall(r"\{(\w+)\}", blocks))
+    assert filled <= {"scope", "join", "columns", "table", "name", "left", "right", "value", "item"} | {
+        "model_id",
+        "dimension",
+    }
