@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
 
+from conftest import SHARED
 from ragstone.augment import CitedContext
 from ragstone.errors import InvalidStage
 from ragstone.prompts import prompt_text

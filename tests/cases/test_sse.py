@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
 
+from conftest import SHARED
 from ragstone.chat.sse import EventReader
 
 FILE = SHARED / "cases" / "sse.jsonl"
