@@ -109,9 +109,13 @@ def test_a_heading_stays_with_the_beginning_of_text_that_is_too_long() -> None:
     body = "the water of this well is good for nothing but the garden"
     marked = split(f"# On water\n\n{body}", max_size=24)
     assert marked[0] == "# On water\n\nthe water of"
-    text = f"On water\n\n{body}"
-    document = Document(text=text, headings=(HeadingSpan(path=("On Water",), start=0, end=len(text)),))
-    assert RecursiveSplitter(max_size=24, overlap=0)(document)[0].text == "On water\n\nthe water of"
+    for heading, first in (
+        ("On water", "On water\n\nthe water of"),
+        ("On *water*\n---", "On *water*\n---\n\nthe water"),
+    ):
+        text = f"{heading}\n\n{body}"
+        document = Document(text=text, headings=(HeadingSpan(path=("On Water",), start=0, end=len(text)),))
+        assert RecursiveSplitter(max_size=25, overlap=0)(document)[0].text == first
 
 
 def test_where_no_sentence_ends_a_line_end_is_better_than_a_space() -> None:

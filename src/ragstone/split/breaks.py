@@ -17,7 +17,7 @@ SECTION, PARAGRAPH, LINE, SENTENCE, WRAP, WORD, CHARACTER = range(7)
 
 _NON_SPACE = re.compile(r"\S")
 _ATX_HEADING = re.compile(r"#{1,6}[ \t]+\S")
-_REST_OF_LINE = re.compile(r"[^\n\r\u2028\u2029]*")
+_HEADING_LINE = re.compile(r"[^\n]*(?P<underline>\n[ \t]*(?:=+|-{2,})[ \t]*(?=\n|$))?")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 _CHINESE_STOP = "，、：；。！？…」』）】》”"
 _WORD_START = re.compile(rf"(?:(?<=\s)|(?<=[{_CHINESE_STOP}])(?![{_CHINESE_STOP}]))\S")
@@ -126,9 +126,11 @@ def _ranks(document: Document) -> tuple[dict[int, int], set[int]]:
     for span in document.headings:
         start = _skip(text, span.start)
         ranks[start] = SECTION
-        line = _REST_OF_LINE.match(text, start)
+        line = _HEADING_LINE.match(text, start)
         if line and span.path and _names(line.group(), span.path[-1]):
             held.add(_skip(text, line.end()))
+            if line["underline"]:
+                held.add(_skip(text, line.start("underline")))
     for position in held:
         ranks.pop(position, None)
     return ranks, held
