@@ -94,6 +94,18 @@ def test_a_heading_stays_with_its_text_and_nothing_overlaps_into_a_section() -> 
     assert [chunk.headings for chunk in chunks] == [("Manual", "Oil"), ("Manual", "Water")]
 
 
+def test_a_section_ends_a_chunk_that_is_a_tenth_full() -> None:
+    document = with_headings("# Oil\n\nThin.\n\n# Water\n\nUse rain water only. Boil it before you drink it.")
+    chunks = RecursiveSplitter(max_size=50, overlap=0)(document)
+    assert [chunk.text for chunk in chunks] == [
+        "# Oil\n\nThin.",
+        "# Water\n\nUse rain water only.",
+        "Boil it before you drink it.",
+    ]
+    tiny = RecursiveSplitter(max_size=200, overlap=0)(document)
+    assert len(tiny) == 1
+
+
 def test_a_heading_is_not_left_behind_at_the_end_of_a_chunk() -> None:
     text = "Some words to begin.\n\n# Water\n\nUse rain water only."
     assert split(text, max_size=30) == ["Some words to begin.", "# Water\n\nUse rain water only."]

@@ -54,10 +54,8 @@ class Breaks:
         if low > high:
             return None
         for rank in range(self._first, SENTENCE + 1):
-            starts = self._starts[rank]
-            found = bisect_right(starts, high) - 1
-            if found >= 0 and starts[found] >= low:
-                return starts[found], rank
+            if (position := self._last(rank, high)) >= low:
+                return position, rank
         if self._first < WORD:
             newline = self._text.rfind("\n", low - 1, high)
             position = self.skip(newline + 1)
@@ -66,13 +64,14 @@ class Breaks:
         last = max((word for word in self.words(low, high) if word not in self._held), default=-1)
         return (last, WORD) if last >= 0 else None
 
-    def section_start(self, position: int) -> int:
-        """Where the section that holds `position` begins."""
-        if self._first > SECTION:
-            return 0
-        starts = self._starts[SECTION]
-        found = bisect_right(starts, position) - 1
-        return starts[found] if found >= 0 else 0
+    def section(self, high: int) -> int:
+        """Where the last section that begins at or before `high` does; 0 where sections do not count."""
+        return max(self._last(SECTION, high), 0) if self._first == SECTION else 0
+
+    def _last(self, rank: int, high: int) -> int:
+        starts = self._starts[rank]
+        found = bisect_right(starts, high) - 1
+        return starts[found] if found >= 0 else -1
 
     def units(self, low: int, high: int) -> list[int]:
         """Where sentences and better units begin in [low, high)."""

@@ -28,6 +28,8 @@ _RANKS: dict[Level, int] = {
 # A better break is taken rather than a later one while the chunk is at least a third
 # full: smaller chunks would be fragments, a higher share would cut paragraphs for nothing.
 _LEAST_SHARE = 3
+# A section ends a chunk much sooner: what follows would stand under the wrong headings.
+_LEAST_SECTION_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,9 @@ class _Cutter:
         furthest = self._breaks.skip(reach)
         if furthest >= self._stop:
             return self._stop, SECTION
+        section = self._breaks.section(furthest)
+        if section > floor and section >= self._sizes.reach(start, limit // _LEAST_SECTION_SHARE):
+            return section, SECTION
         low = max(self._sizes.reach(start, limit // _LEAST_SHARE), floor + 1)
         found = self._breaks.best(low, furthest) or self._breaks.best(floor + 1, min(low - 1, furthest))
         return found or (self._breaks.character(floor + 1, reach), CHARACTER)
@@ -170,7 +175,7 @@ class _Cutter:
         """Where the next chunk begins: units before `floor` within the overlap, or `floor`."""
         if self._overlap == 0:
             return floor
-        low = max(self._sizes.back(end, self._overlap), start + 1, self._breaks.section_start(floor))
+        low = max(self._sizes.back(end, self._overlap), start + 1, self._breaks.section(floor))
         target = self._first_unit_end(floor)
         for candidates in self._overlap_units(low, end, rank):
             # The more is repeated the less room is left, so the fitting ones come last.
