@@ -19,7 +19,7 @@ from ragstone.types import Document
 # One match is a whole run of line ends with the blanks around them. It starts at the
 # first blank, never in the middle of blanks, so that long runs of spaces cost one pass.
 _LINE_ENDS = re.compile(
-    r"(?:(?<![^\S\r\n])[^\S\r\n]++)?(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+"
+    r"(?:(?<![^\S\r\n])[^\S\r\n]++)?(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+(?:[^\S\r\n]++\Z)?"
     r"|(?<![^\S\r\n])[^\S\r\n]++\Z"
 )
 _LINE_END = re.compile(r"\r\n?|\n")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import BinaryIO, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 
 from ragstone.errors import ParserFailed, RagstoneError
 from ragstone.parse import wire
@@ -123,6 +124,8 @@ class ParserPool:
             # Never abandoned: a killed worker ends the call, and no pipe is closed under it.
             outcomes.append(await anyio.to_thread.run_sync(call, limiter=self._threads))
             tasks.cancel_scope.cancel()
+        # The thread's end hides a cancellation; without this it would look like a crash.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         return outcomes[0]
 
     async def aclose(self) -> None:
@@ -133,8 +136,10 @@ class ParserPool:
         with anyio.CancelScope(shield=True):
             while self._idle:
                 await anyio.to_thread.run_sync(self._idle.pop().close)
-            for _ in range(self._workers):  # the busy ones close theirs
+            for _ in range(self._workers):  # calls that were under way close their workers
                 await self._slots.acquire()
+            for _ in range(self._workers):
+                self._slots.release()
 
 
 class _Worker:

@@ -52,12 +52,18 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _receive(requests: BinaryIO, queue: SimpleQueue[Blob], max_input: int) -> None:
-    while True:
-        try:
+    """Hand on what comes in; end the process when nothing more can come."""
+    try:
+        while True:
             header, body = wire.receive(requests, max_body=max_input)
-        except wire.Broken:
-            os._exit(0)
-        queue.put(Blob(uri=header["uri"], name=header["name"], media_type=header["media_type"], data=body))
+            queue.put(
+                Blob(uri=header["uri"], name=header["name"], media_type=header["media_type"], data=body)
+            )
+    except wire.Ended:
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001 (without this thread the process would wait for ever)
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        os._exit(1)
 
 
 def _answer(blob: Blob, max_output: int) -> tuple[wire.Header, bytes]:
