@@ -78,15 +78,16 @@ class App:
 
     async def ingest(self, parsers: int | None = None) -> IngestPipeline:
         settings, embedder = self.settings, await self.embedder()
+        split = RecursiveSplitter(
+            max_size=settings.chunk_size, overlap=settings.chunk_overlap, tokenizer=embedder.tokenizer
+        )
         return IngestPipeline(
             parse=await self.parser(),
             clean=[clean],
-            split=RecursiveSplitter(
-                max_size=settings.chunk_size, overlap=settings.chunk_overlap, tokenizer=embedder.tokenizer
-            ),
+            split=split,
             embedder=embedder,
             store=await self.store(),
-            settings=f"{PARSER_REVISION}/{settings.chunk_size}/{settings.chunk_overlap}",
+            settings=f"{PARSER_REVISION}/{split.identity}",
             parsers=parsers or settings.parse_workers,
         )
 
