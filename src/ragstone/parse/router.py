@@ -51,9 +51,10 @@ _BINARY_NAMES = frozenset({
 _MARKDOWN_NAMES = frozenset({"md", "markdown", "mdown", "mkd", "mdx", "qmd", "rmd"})
 _HTML_NAMES = frozenset({"html", "htm", "xhtml", "shtml", "doc", "xls"})
 _HTML_START = re.compile(
-    r"\s*(<\?xml[^>]*\?>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+    r"\s*(<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*+-->\s*)*+<(!doctype\s+html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-_TAGS = re.compile(r"<(p|div|h[1-6]|table|ul|ol|br|span|a|body|title|meta)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][a-z0-9]{0,15}(\s[^<>]*)?/?>", re.IGNORECASE)
 _MAIL_HEADER = re.compile(
     r"(?:from|to|subject|date|received|mime-version|message-id|return-path|delivered-to|reply-to|content-type):",
     re.IGNORECASE,
@@ -178,7 +179,7 @@ def _is_html(decoded: Decoded, suffix: str) -> bool:
     if suffix in _BINARY_NAMES - _HTML_NAMES:
         return False  # an error page saved in place of the file
     if suffix in _HTML_NAMES:
-        return bool(_TAGS.search(decoded.text))
+        return bool(_TAG.search(decoded.text))
     return bool(_HTML_START.match(head)) and suffix not in _MARKDOWN_NAMES
 
 
