@@ -84,9 +84,9 @@ FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_i
 ORDER BY n.distance, c.document_id, c.index
 
 -- name: search_text
--- The sum over the question's terms of idf (as in BM25, over all chunks) and ts_rank of that term
--- alone. Candidates hold one of the rarest terms; commoner terms join until they stand for
--- enough rows of the scope.
+-- The sum over the question's terms of idf (as in BM25, over all chunks) and ts_rank of that
+-- term alone, over 1 + ln(distinct terms), so that long chunks do not win by length. Candidates
+-- hold one of the rarest terms; commoner terms join until they stand for enough rows of the scope.
 WITH question AS (
     SELECT term::tsquery AS term FROM unnest(%(terms)s::text[]) AS term
 ), total AS (
@@ -103,13 +103,16 @@ WITH question AS (
            sum(here) OVER (ORDER BY here, term::text ROWS UNBOUNDED PRECEDING) - here AS before
     FROM frequency, total
 ), candidate AS MATERIALIZED (
-    SELECT c.chunk_id, c.document_id, c.index, c.terms
+    -- The empty vector makes a copy in memory: each ts_rank would fetch the stored one anew.
+    SELECT c.chunk_id, c.document_id, c.index, c.terms || ''::tsvector AS terms
     FROM chunks c
     WHERE {scope}
       AND c.terms @@ (SELECT string_agg(term::text, ' | ')::tsquery FROM weighted
                       WHERE before < %(candidates)s)
 ), best AS (
-    SELECT chunk_id, (SELECT sum(w.idf * ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)) FROM weighted w) AS score
+    SELECT chunk_id,
+           (SELECT sum(w.idf * ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)) FROM weighted w)
+               / (1 + ln(length(k.terms))) AS score
     FROM candidate k
     ORDER BY score DESC, document_id, index
     LIMIT %(top_k)s
