@@ -41,6 +41,9 @@ def test_large_text_is_a_heading_over_what_follows() -> None:
 
 def test_turned_text_is_read_too() -> None:
     assert "Turned words here" in read(pdf([lines("Turned words here", turned=True)])).text
+    both = read(pdf([f"{lines('Upright words')} {lines('Turned words beside them', turned=True)}"])).text
+    assert "Upright words" in both
+    assert "Turned words beside them" in both
     assert "Turned page here" in read(pdf([lines("Turned page here")], rotate=90)).text
 
 
