@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, Inside
 
 PASSWORD = "geheim-密码"
 _ENV = {"LC_ALL": "C", "PATH": os.defpath}
@@ -140,3 +140,9 @@ def light(tmp_path: Path) -> CommandLine:
     """The command in a home where nothing has been started, for what needs no database."""
     (tmp_path / "home").mkdir()
     return CommandLine(home=tmp_path / "home", folder=tmp_path)
+
+
+@pytest.fixture
+def inside(light: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    """The command of `light` within this process."""
+    return Inside(command=light, patch=monkeypatch, captured=capsys)

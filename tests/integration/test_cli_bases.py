@@ -236,9 +236,8 @@ def test_a_piped_conversation_answers_line_by_line(ragstone: CommandLine, docume
 def test_in_a_conversation_the_second_ctrl_c_leaves(ragstone: CommandLine) -> None:
     talking = Watched(ragstone, "chat")
     talking.wait_for("> ")
-    talking.interrupt()
-    talking.wait_for("Ctrl-C again leaves")
+    talking.interrupt("Ctrl-C again leaves")
     talking.wait_for(lambda shown: shown.count("> ") == 2)
-    talking.interrupt()
+    talking.interrupt("Goodbye")
     assert talking.end() == 0
     assert "Traceback" not in talking.shown

@@ -7,14 +7,14 @@ import subprocess
 import sys
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, Inside
 
 from ragstone.cli.app import COMMANDS
 
 HEAVY = ("numpy", "psycopg", "ctranslate2", "rich", "anyio", "openai", "tokenizers")
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "add", "chat", "doctor"])
 def test_a_help_page_loads_nothing_heavy(command: str) -> None:
     arguments = [command, "--help"] if command else ["--help"]
     # Below a command typer itself checks the options with pydantic.
@@ -35,10 +35,8 @@ def test_a_help_page_loads_nothing_heavy(command: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_help_page_with_an_example(
-    command: str, language: str, light: CommandLine
-) -> None:
-    page = light(command, "--help", RAGSTONE_LANG=language)
+def test_every_command_has_a_help_page_with_an_example(command: str, language: str, inside: Inside) -> None:
+    page = inside(command, "--help", RAGSTONE_LANG=language)
     assert page.code == 0
     assert f"  ragstone {command}" in page.out.partition({"en": "Example", "zh": "示例"}[language])[2]
     assert "--json" in page.out

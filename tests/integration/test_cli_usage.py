@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, Inside
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from command_line import CommandLine
         (["add", "no/such/folder"], 2, "no/such/folder"),
         (["add", "*.pdf"], 2, "ragstone add . --glob '*.pdf'"),
         (["add", "papers/**/*.md"], 2, "ragstone add papers --glob '**/*.md'"),
+        (["add", "https://example.org/a.pdf"], 2, "Save the page"),
         (["ask"], 2, "QUESTION is missing"),
         (["ask", "   "], 2, "blank"),
         (["ask", "x" * 100_000], 2, "100,000 characters"),
@@ -35,36 +36,36 @@ from command_line import CommandLine
     ],
 )
 def test_wrong_usage_is_told_in_a_sentence(
-    arguments: list[str], code: int, words: str, light: CommandLine
+    arguments: list[str], code: int, words: str, inside: Inside
 ) -> None:
-    ended = light(*arguments)
+    ended = inside(*arguments)
     assert (ended.code, ended.out) == (code, "")
     assert words in ended.err
     assert ended.err.startswith("ragstone: ")
     assert ended.err.count("\n") == 1
     assert "Traceback" not in ended.err
-    assert not (light.home / "postgres").exists()
+    assert not (inside.command.home / "postgres").exists()
 
 
-def test_with_json_the_failure_is_an_object_and_the_sentence_stays(light: CommandLine) -> None:
-    ended = light("ask", " ", "--json")
+def test_with_json_the_failure_is_an_object_and_the_sentence_stays(inside: Inside) -> None:
+    ended = inside("ask", " ", "--json")
     assert ended.code == 2
     assert ended.json == {"error": {"code": "core.query_blank", "message": ended.err[len("ragstone: ") : -1]}}
-    ended = light("ask", "--jsn", "--json", RAGSTONE_LANG="zh")
+    ended = inside("ask", "--jsn", "--json", RAGSTONE_LANG="zh")
     assert ended.json["error"]["code"] == "cli.usage"
     assert "没有选项 --jsn" in ended.json["error"]["message"]
 
 
-def test_a_wrong_setting_is_named_and_only_what_does_not_need_it_works(light: CommandLine) -> None:
-    ended = light("list", RAGSTONE_CHUNK_SIZ="300")
+def test_a_wrong_setting_is_named_and_only_what_does_not_need_it_works(inside: Inside) -> None:
+    ended = inside("list", RAGSTONE_CHUNK_SIZ="300")
     assert ended.code == 2
     assert "chunk_size" in ended.err
-    assert light("--help", RAGSTONE_CHUNK_SIZ="300").code == 0
+    assert inside("--help", RAGSTONE_CHUNK_SIZ="300").code == 0
 
 
-def test_an_unexpected_failure_is_a_sentence_and_debug_shows_where(light: CommandLine) -> None:
-    (light.home / "ragstone.toml").mkdir()  # reading a folder is an error of the system
-    plain, debug = light("config"), light("config", "--debug")
+def test_an_unexpected_failure_is_a_sentence_and_debug_shows_where(inside: Inside) -> None:
+    (inside.command.home / "ragstone.toml").mkdir()  # reading a folder is an error of the system
+    plain, debug = inside("config"), inside("config", "--debug")
     assert plain.code == debug.code != 0
     assert "Traceback" not in plain.err
     assert "Traceback" in debug.err
@@ -79,18 +80,18 @@ def test_a_closed_pipe_is_no_error(light: CommandLine) -> None:
     assert process.returncode == 141
 
 
-def test_config_masks_secrets_and_names_the_file(light: CommandLine) -> None:
-    ended = light(
+def test_config_masks_secrets_and_names_the_file(inside: Inside) -> None:
+    ended = inside(
         "config",
         "--json",
         RAGSTONE_CHAT_API_KEY="sk-secret",
         RAGSTONE_DATABASE_URL="postgresql://u:geheim@localhost/x",
     )
-    assert ended.json["home"] == str(light.home)
+    assert ended.json["home"] == str(inside.command.home)
     assert ended.json["settings"]["chunk_size"] == "300"
     assert "sk-secret" not in ended.out
     assert "geheim" not in ended.out
-    assert "sk-secret" not in light("config", RAGSTONE_CHAT_API_KEY="sk-secret").out
+    assert "sk-secret" not in inside("config", RAGSTONE_CHAT_API_KEY="sk-secret").out
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -103,9 +104,9 @@ def test_json_is_utf8_in_every_locale(encoding: str, light: CommandLine) -> None
     assert command("config", **settings).code == 0
 
 
-def test_doctor_works_where_nothing_else_does(light: CommandLine) -> None:
+def test_doctor_works_where_nothing_else_does(inside: Inside) -> None:
     url = "postgresql://nobody:wrong-password@127.0.0.1:1/none"
-    ended = light(
+    ended = inside(
         "doctor",
         "--json",
         RAGSTONE_DATABASE_URL=url,
@@ -118,7 +119,7 @@ def test_doctor_works_where_nothing_else_does(light: CommandLine) -> None:
     assert checks["python"]["status"] == checks["embeddings"]["status"] == "ok"
     assert checks["database"]["status"] == checks["chat"]["status"] == "failed"
     assert "wrong-password" not in ended.out + ended.err
-    ended = light("doctor", RAGSTONE_TOP_K="many")
+    ended = inside("doctor", RAGSTONE_TOP_K="many")
     assert ended.code == 1
     assert "top_k" in ended.out
 

@@ -65,11 +65,13 @@ def add(
 
 
 def checked_sources(sources: list[str]) -> None:
-    """Refuse a pattern in the place of a path, with the way to write it."""
+    """Refuse what is no path, with the way to write it."""
     for source in sources:
         path = Path(source)
         if not source.strip():
             raise InputError("cli.source_blank")
+        if source.lower().startswith(("http://", "https://")):
+            raise InputError("kb.url_later", source=source)
         if any(char in source for char in "*?[") and not path.exists():
             folder = next(
                 (parent for parent in path.parents if not any(char in str(parent) for char in "*?[")), Path()

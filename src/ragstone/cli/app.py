@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -19,19 +20,30 @@ from ragstone.cli.words import say, told
 from ragstone.errors import InputError, NotFound, RagstoneError
 from ragstone.kb.settings import user_language
 
-# Command -> module and function. The order is the order of `ragstone --help`.
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: where its function is, and the keys of the sentences that describe it."""
+
+    module: str
+    function: str
+    about: str
+    help: str
+
+
+# The order is the order of `ragstone --help`.
 COMMANDS = {
-    "demo": "demo:demo",
-    "add": "add:add",
-    "ask": "ask:ask",
-    "chat": "chat:chat",
-    "search": "search:search",
-    "list": "bases:list_documents",
-    "show": "documents:show",
-    "rm": "bases:remove",
-    "parse": "documents:parse",
-    "doctor": "doctor:doctor",
-    "config": "config:config",
+    "demo": Entry("demo", "demo", "cli.about_demo", "cli.help_demo"),
+    "add": Entry("add", "add", "cli.about_add", "cli.help_add"),
+    "ask": Entry("ask", "ask", "cli.about_ask", "cli.help_ask"),
+    "chat": Entry("chat", "chat", "cli.about_chat", "cli.help_chat"),
+    "search": Entry("search", "search", "cli.about_search", "cli.help_search"),
+    "list": Entry("bases", "list_documents", "cli.about_list", "cli.help_list"),
+    "show": Entry("documents", "show", "cli.about_show", "cli.help_show"),
+    "rm": Entry("bases", "remove", "cli.about_rm", "cli.help_rm"),
+    "parse": Entry("documents", "parse", "cli.about_parse", "cli.help_parse"),
+    "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
+    "config": Entry("config", "config", "cli.about_config", "cli.help_config"),
 }
 # What typer itself writes into a help page, by the key of the sentence that replaces it.
 _FRAME = {
@@ -64,16 +76,16 @@ class Commands(TyperGroup):
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
+        entry = COMMANDS[cmd_name]
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        body = _body("cli.about_" + cmd_name, "cli.help_" + cmd_name)
+        body = _body(entry.about, entry.help)
         register = single.command(cmd_name, cls=PlainCommand, help=body)
-        register(getattr(import_module(f"ragstone.cli.{module}"), function))
+        register(getattr(import_module(f"ragstone.cli.{entry.module}"), entry.function))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, say("cli.about_" + name)) for name in COMMANDS])
+            formatter.write_dl([(name, say(entry.about)) for name, entry in COMMANDS.items()])
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         if args[0] not in COMMANDS and not args[0].startswith("-"):

@@ -7,7 +7,6 @@ Ctrl-C reaches whatever the person sees: an answer that runs, or the prompt.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -67,32 +66,40 @@ class _Conversation:
             with suppress(ImportError):
                 import_module("readline")  # gives input() a history
             self._terminal.line(say("cli.chat_hello"), style="dim")
-        for line in self._lines():
-            if line == "/exit":
-                return
-            if line.startswith("/"):
-                self._command(line)
-            elif line:
-                self._answer(line)
-
-    def _lines(self) -> Iterator[str]:
-        """What is typed or piped in, until its end. A second Ctrl-C in a row ends it too."""
         stopped = False
         while True:
             try:
-                line = input("> ") if self._typed else sys.stdin.readline()
-                if not line and not self._typed:
+                line = self._read()
+                if line is None or line == "/exit":
                     return
-                yield line.strip()
+                self._take(line)
                 stopped = False
-            except EOFError:
-                return
             except KeyboardInterrupt:
-                if stopped or not self._typed:
+                if not self._typed:
+                    raise
+                self._notices.close()
+                self._terminal.line()
+                if stopped:
+                    self._terminal.note(say("cli.chat_goodbye"))
                     return
                 stopped = True
-                self._terminal.line()
                 self._terminal.note(say("cli.chat_stopped"))
+
+    def _read(self) -> str | None:
+        """The next line that is typed or piped in; None at its end."""
+        if not self._typed:
+            line = sys.stdin.readline()
+            return line.strip() if line else None
+        try:
+            return input("> ").strip()
+        except EOFError:
+            return None
+
+    def _take(self, line: str) -> None:
+        if line.startswith("/"):
+            self._command(line)
+        elif line:
+            self._answer(line)
 
     def _command(self, line: str) -> None:
         match line:

@@ -75,17 +75,16 @@ def parse(file: File, as_json: Json = False) -> int:
 def _show_facts(terminal: Terminal, info: DocumentInfo, document: Document) -> None:
     terminal.line(info.title or info.uri, style="bold")
     terminal.link(local_path(info.uri), opening(info.uri, None))
-    facts = {
-        "cli.fact_id": info.document_id,
-        "cli.fact_base": info.base,
-        "cli.fact_type": info.media_type,
-        "cli.fact_size": f"{info.characters:,}",
-        "cli.fact_pages": f"{info.pages:,}" if info.pages else "",
-        "cli.fact_chunks": f"{info.chunks:,}",
-        "cli.fact_updated": f"{info.updated_at.astimezone():%Y-%m-%d %H:%M}",
-        **{name: str(value) for name, value in document.metadata.items()},
-    }
-    rows = [(say(name) if name.startswith("cli.fact_") else name, value) for name, value in facts.items()]
+    rows = [
+        (say("cli.fact_id"), info.document_id),
+        (say("cli.fact_base"), info.base),
+        (say("cli.fact_type"), info.media_type),
+        (say("cli.fact_size"), f"{info.characters:,}"),
+        (say("cli.fact_pages"), f"{info.pages:,}" if info.pages else ""),
+        (say("cli.fact_chunks"), f"{info.chunks:,}"),
+        (say("cli.fact_updated"), f"{info.updated_at.astimezone():%Y-%m-%d %H:%M}"),
+        *((name, str(value)) for name, value in document.metadata.items()),
+    ]
     terminal.table([row for row in rows if row[1]], indent=2)
     for warning in info.warnings:
         terminal.line(say("cli.warning", warning=warning), style="yellow")
