@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_URI_LENGTH = 2_000
-"""Code points; what an index entry of PostgreSQL still holds."""
 MAX_ID_LENGTH = 200
+"""Bytes of UTF-8; together what an index entry of PostgreSQL still holds."""
 MAX_NEIGHBOURS = 1_000
 
 
@@ -45,8 +45,7 @@ def _check_document(document: Document) -> None:
         ("document_id", document.document_id, MAX_ID_LENGTH),
         ("uri", document.uri, MAX_URI_LENGTH),
     ):
-        if not value.strip() or len(value) > limit or not storable(value):
-            raise InvalidMetadata("store.identifier", name=name, value=repr(value)[:80], limit=limit)
+        _check_identifier(name, value, limit)
     headings = [part for span in document.headings for part in span.path]
     texts = (document.text, document.title, document.media_type, document.revision)
     _check_texts((*texts, *document.warnings, *headings), document)
@@ -75,14 +74,16 @@ def _check_places(document: Document, chunks: Sequence[Chunk]) -> None:
 
 
 def _checked_chunk(document: Document, chunk: Chunk) -> Chunk:
-    if not chunk.chunk_id.strip() or len(chunk.chunk_id) > MAX_ID_LENGTH or not storable(chunk.chunk_id):
-        raise InvalidMetadata(
-            "store.identifier", name="chunk_id", value=repr(chunk.chunk_id)[:80], limit=MAX_ID_LENGTH
-        )
+    _check_identifier("chunk_id", chunk.chunk_id, MAX_ID_LENGTH)
     _check_texts((chunk.context, *chunk.headings), document)
     metadata = checked(chunk.metadata)
     _check_metadata(metadata)
     return replace(chunk, metadata=metadata)
+
+
+def _check_identifier(name: str, value: str, limit: int) -> None:
+    if not value.strip() or not storable(value) or len(value.encode()) > limit:
+        raise InvalidMetadata("store.identifier", name=name, value=repr(value)[:80], limit=limit)
 
 
 def _check_metadata(metadata: Metadata) -> None:

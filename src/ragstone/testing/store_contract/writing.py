@@ -154,7 +154,8 @@ class WritingContract:
             await store.replace(document, chunks, vectors(X))
 
     @pytest.mark.parametrize(
-        ("uri", "base_id"), [("u:\x00", "one"), ("u:1", " "), ("u:" + "x" * 3_000, "one"), ("u:1", "b" * 300)]
+        ("uri", "base_id"),
+        [("u:\x00", "one"), ("u:1", " "), ("u:" + "书" * 1_000, "one"), ("u:1", "b" * 300)],
     )
     async def test_names_that_cannot_be_keys_are_refused(self, store: Store, uri: str, base_id: str) -> None:
         document, chunks = passages(uri, "alpha", base_id=base_id)
