@@ -117,9 +117,9 @@ def _show_failures(terminal: Terminal, failed: list[FileResult]) -> None:
         terminal.table(few, indent=2)
     for reason, names in by_reason.items():
         if len(names) >= GROUPED:
-            terminal.line(f"  {say('cli.add_group', count=len(names), reason=reason)}")
+            terminal.line(say("cli.add_group", count=len(names), reason=reason), indent=2)
             for name in names:
-                terminal.line(f"    {name}")
+                terminal.line(name, indent=4)
 
 
 def _reason(file: FileResult) -> str:

@@ -50,7 +50,7 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
         first = group[0]
         terminal.line(f"[{n}] {place(first.title or first.uri, first.page)}", style="bold")
         for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
-            terminal.line(f"    “{quote}”")
+            terminal.line(f"“{quote}”", indent=4)
         terminal.link(local_path(first.uri), opening(first.uri, first.page), indent="    ")
 
 

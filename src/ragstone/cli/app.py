@@ -109,7 +109,9 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        sys.stderr.write("\n" + say("cli.stopped_add" if "add" in arguments[:2] else "cli.stopped") + "\n")
+        # A terminal has just shown ^C at the start of the line.
+        sys.stderr.write("\n" * sys.stderr.isatty())
+        sys.stderr.write(say("cli.stopped_add" if "add" in arguments[:2] else "cli.stopped") + "\n")
         return 130
     except Exception as error:  # noqa: BLE001 (the edge of the program)
         if _broken_pipe(error):

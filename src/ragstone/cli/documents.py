@@ -11,7 +11,7 @@ from ragstone.cli.options import Base, Json
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import chunk_json, document_json, info_json
 from ragstone.cli.terminal import Terminal
-from ragstone.cli.words import say
+from ragstone.cli.words import language, say
 from ragstone.types import Chunk, Document
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def parse(file: File, as_json: Json = False) -> int:
         terminal.emit(document_json(document))
         return 0
     for warning in document.warnings:
-        terminal.note(say("cli.warning", warning=warning), style="yellow")
+        terminal.note(say("cli.warning", warning=warning.text(language())), style="yellow")
     terminal.line(document.title, style="bold")
     _show_outline(terminal, document)
     terminal.line()
@@ -87,13 +87,13 @@ def _show_facts(terminal: Terminal, info: DocumentInfo, document: Document) -> N
     ]
     terminal.table([row for row in rows if row[1]], indent=2)
     for warning in info.warnings:
-        terminal.line(say("cli.warning", warning=warning), style="yellow")
+        terminal.line(say("cli.warning", warning=warning.text(language())), style="yellow")
 
 
 def _show_outline(terminal: Terminal, document: Document) -> None:
     for heading in document.headings:
         if heading.path:
-            terminal.line(f"{'  ' * len(heading.path)}{heading.path[-1]}", style="dim")
+            terminal.line(heading.path[-1], style="dim", indent=2 * len(heading.path))
 
 
 def _show_text(terminal: Terminal, document: Document) -> None:

@@ -62,5 +62,5 @@ def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str]) -> Non
     scores = "  ".join(f"{score.scale} {score.value:.4g}" for score in hit.scores[-1:])
     base = names.get(hit.base_id, hit.base_id)
     terminal.line(f"{rank}. {place(hit.title or hit.uri, hit.chunk.page)}  ({base}, {scores})", style="bold")
-    terminal.line(f"   {shortened(hit.chunk.text, SNIPPET_LENGTH)}")
+    terminal.line(shortened(hit.chunk.text, SNIPPET_LENGTH), indent=3)
     terminal.link(local_path(hit.uri), opening(hit.uri, hit.chunk.page), indent="   ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ragstone.cli.words import say, told
+from ragstone.cli.words import language, say, told
 from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def document_json(document: Document) -> Json:
             for heading in document.headings
         ],
         "metadata": document.metadata,
-        "warnings": document.warnings,
+        "warnings": [remark.text(language()) for remark in document.warnings],
     }
 
 
@@ -106,7 +106,7 @@ def info_json(info: DocumentInfo) -> Json:
         "chunks": info.chunks,
         "characters": info.characters,
         "pages": info.pages,
-        "warnings": info.warnings,
+        "warnings": [remark.text(language()) for remark in info.warnings],
         "created_at": info.created_at,
         "updated_at": info.updated_at,
     }
@@ -155,7 +155,7 @@ def file_json(file: FileResult) -> Json:
         "status": file.status,
         "document_id": file.document_id,
         "chunks": file.chunks,
-        "warnings": file.warnings,
+        "warnings": [remark.text(language()) for remark in file.warnings],
         "error": None if error is None else {"code": error.code, "message": told(error)},
     }
 

@@ -44,9 +44,9 @@ class Terminal:
     def err(self) -> Console:
         return _console(sys.stderr)
 
-    def line(self, text: str = "", *, style: str = "") -> None:
-        """A line of the result. Not for `--json`."""
-        self.out.print(visible(text), style=style, soft_wrap=True)
+    def line(self, text: str = "", *, style: str = "", indent: int = 0) -> None:
+        """A line of the result, folded between words on a terminal. Not for `--json`."""
+        _write(self.out, text, style=style, indent=indent)
 
     def piece(self, text: str) -> None:
         """A piece of a line, shown at once."""
@@ -56,7 +56,7 @@ class Terminal:
     def note(self, text: str, *, style: str = "dim") -> None:
         """A remark beside the result: on standard error."""
         sys.stdout.flush()
-        self.err.print(visible(text), style=style, soft_wrap=True)
+        _write(self.err, text, style=style)
 
     def link(self, text: str, address: str, *, indent: str = "") -> None:
         """A line that opens `address` where the terminal can open links."""
@@ -149,6 +149,16 @@ def shortened(text: str, length: int) -> str:
     """The text on one line, cut at `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def _write(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
+    if console.is_terminal:
+        from rich.padding import Padding
+        from rich.text import Text
+
+        console.print(Padding(Text(visible(text), style=style), (0, 0, 0, indent), expand=False))
+    else:
+        console.print(" " * indent + visible(text), soft_wrap=True)
 
 
 def _console(stream: TextIO) -> Console:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ragstone.errors import RagstoneError
 from ragstone.kb.settings import user_language
-from ragstone.messages import render
+from ragstone.messages import Language, render
+
+
+@lru_cache
+def language() -> Language:
+    """The language of this run."""
+    return user_language()
 
 
 def say(key: str, /, **values: object) -> str:
     """The sentence `key` (`area.name`) in the user's language."""
-    return render(key, user_language(), **values)
+    return render(key, language(), **values)
 
 
 def told(error: RagstoneError) -> str:
     """What an error says, in the user's language."""
-    return error.text(user_language())
+    return error.text(language())
