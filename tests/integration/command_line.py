@@ -93,12 +93,15 @@ class Inside:
 
     def __call__(self, *arguments: str | Path, **settings: str) -> Ended:
         from ragstone.cli.app import main
+        from ragstone.cli.words import language
 
         with self.patch.context() as patch:
             for name, value in self.command.environment(**settings).items():
                 patch.setenv(name, value)
             patch.chdir(self.command.folder)
+            language.cache_clear()
             code = main([str(argument) for argument in arguments])
+        language.cache_clear()
         out, err = self.captured.readouterr()
         return Ended(code=code, out=out, err=err)
 

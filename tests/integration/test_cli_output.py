@@ -14,16 +14,18 @@ from ragstone.cli.answers import local_path, opening, show_remarks, show_sources
 from ragstone.cli.progress import AddProgress, Notices, clock
 from ragstone.cli.shapes import answer_json, event_json, search_json, summary_json
 from ragstone.cli.terminal import Terminal, as_json, shortened, visible
+from ragstone.cli.words import language
 from ragstone.errors import CorruptContent, InputError, NoText
 from ragstone.ingest import ChunksEmbedded, FileResult, IngestResult
 from ragstone.kb.bootstrap import Notice
 from ragstone.kb.facade import Found
-from ragstone.types import Answer, Chunk, Citation, Hit, Score, SearchResult, Step
+from ragstone.types import Answer, Chunk, Citation, Hit, Remark, Score, SearchResult, Step
 
 
 @pytest.fixture(autouse=True)
 def english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGSTONE_LANG", "en")
+    language.cache_clear()
 
 
 def hit() -> Hit:
@@ -191,7 +193,13 @@ def test_the_summary_names_every_failure_and_writes_a_common_reason_once(
 
     empty = [failed(f"empty{number}.txt", "load.empty") for number in range(5)]
     files = (
-        FileResult(uri="file:///ok", name="ok", status="ready", chunks=1200, warnings=("w",)),
+        FileResult(
+            uri="file:///ok",
+            name="ok",
+            status="ready",
+            chunks=1200,
+            warnings=(Remark(key="parse.pages_damaged", values={"name": "ok", "pages": "2"}),),
+        ),
         *empty,
         failed("一.pdf", "ingest.no_text"),
     )

@@ -16,9 +16,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ragstone.cli.terminal import Terminal, prepare
-from ragstone.cli.words import say, told
+from ragstone.cli.words import language, say, told
 from ragstone.errors import InputError, NotFound, RagstoneError
-from ragstone.kb.settings import user_language
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ def _body(about: str, details: str) -> str:
 def _polished(page: str) -> str:
     """A help page without typer's marks for types, in the user's language."""
     page = re.sub(r"\{([A-Z]+)\}\.\.\.", r"\1...", page).replace(" <list[str]>", "").replace(" <str>", "")
-    if user_language() == "en":
+    if language() == "en":
         return page
     for typed, key in _FRAME.items():
         page = page.replace(typed, say(key))

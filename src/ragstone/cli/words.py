@@ -11,7 +11,7 @@ from ragstone.messages import Language, render
 
 @lru_cache
 def language() -> Language:
-    """The language of this run."""
+    """The language to speak, looked up once a process: it may stand in a file."""
     return user_language()
 
 
