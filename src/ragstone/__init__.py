@@ -91,7 +91,9 @@ _MODULES = {
 }
 
 
-def open(where: str | Path | None = None, **settings: object) -> Blocking[KnowledgeBases]:
+def open(  # noqa: A001 (called as ragstone.open)
+    where: str | Path | None = None, **settings: object
+) -> Blocking[KnowledgeBases]:
     """Open knowledge bases for blocking use: `with ragstone.open() as kb: kb.ask("...")`.
 
     `where` is a folder that holds all state (default: RAGSTONE_HOME, else the platform's

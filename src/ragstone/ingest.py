@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ragstone.errors import ContentError, InputError, NoText, RagstoneError, TextTooLong
 from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store
-from ragstone.types import DEFAULT_BASE, Blob, Chunk, Document, LoadFailure, Vectors, digest
+from ragstone.types import DEFAULT_BASE, Blob, Chunk, Document, LoadFailure, Remark, Vectors, digest
 
 FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
 
@@ -37,7 +37,7 @@ class FileResult:
     status: FileStatus
     document_id: str = ""
     chunks: int = 0
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Remark, ...] = ()
     error: RagstoneError | None = None
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
+from ragstone.messages import Language, render
 from ragstone.metadata import Metadata, checked
 
 if TYPE_CHECKING:
@@ -74,6 +75,20 @@ class LoadFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """Something a reader should know about a document: a message key with its values.
+
+    Stored as such, so that it can be shown in either language.
+    """
+
+    key: str
+    values: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
+
+    def text(self, language: Language) -> str:
+        return render(self.key, language, **self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PageSpan:
     """Page `number` (from 1) covers `text[start:end]` of its document."""
 
@@ -110,7 +125,7 @@ class Document:
     pages: tuple[PageSpan, ...] = field(default=(), repr=False)
     headings: tuple[HeadingSpan, ...] = field(default=(), repr=False)
     metadata: Metadata = field(default_factory=dict[str, "str"])
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Remark, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", checked(self.metadata))

@@ -12,6 +12,7 @@ import anyio
 import numpy as np
 import psycopg
 import pytest
+from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, InvalidStage
 from ragstone.filters import Equal, Filter
@@ -224,10 +225,16 @@ async def test_a_replaced_document_keeps_its_row_and_its_age(database: Database)
     assert after[0] == before[0] < after[1]
 
 
-async def test_deleting_a_base_leaves_no_row_of_it(database: Database) -> None:
+async def test_a_base_with_documents_cannot_be_deleted_and_leaves_no_row_without_them(
+    database: Database,
+) -> None:
     store = await PostgresStore.open(database)
     await put(store, "u:1", "alpha", "beta")
+    with pytest.raises(ForeignKeyViolation):
+        async with database.connection() as connection:
+            await connection.execute("DELETE FROM bases WHERE base_id = 'one'")
     async with database.connection() as connection:
+        await connection.execute("DELETE FROM documents WHERE base_id = 'one'")
         await connection.execute("DELETE FROM bases WHERE base_id = 'one'")
         for table in ("documents", "chunks", "vectors"):
             sql = cast(LiteralString, f"SELECT count(*) FROM {table}")

@@ -28,6 +28,6 @@ class TestExternalPostgresStore(StoreContract):
         async with await Database.open(conninfo) as database:
             store = await PostgresStore.open(database)
             async with database.connection() as connection:
-                await connection.execute("DELETE FROM bases")
+                await connection.execute("TRUNCATE bases CASCADE")
                 await connection.execute("DELETE FROM models")
             yield store

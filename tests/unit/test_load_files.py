@@ -138,8 +138,17 @@ async def test_deep_folders_do_not_overflow(tmp_path: Path) -> None:
             folder.mkdir()
         except OSError:
             break
-    (folder if folder.is_dir() else folder.parent).joinpath("a.txt").write_text("text")
-    assert await names(tmp_path) == ["a.txt"]
+    folder = folder if folder.is_dir() else folder.parent
+    file = folder / "a.txt"
+    file.write_text("text")
+    try:
+        assert await names(tmp_path) == ["a.txt"]
+    finally:  # removed here, bottom up: what clears old test folders would recurse too deep
+        file.unlink()
+        for path in [folder, *folder.parents]:
+            if path == tmp_path:
+                break
+            path.rmdir()
 
 
 async def test_files_that_cannot_be_read_do_not_stop_the_others(tmp_path: Path) -> None:

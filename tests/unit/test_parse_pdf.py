@@ -81,7 +81,7 @@ def test_a_page_of_pictures_needs_ocr_and_says_so() -> None:
 def test_pages_without_text_among_others_are_a_warning() -> None:
     document = read(pdf([lines("Some text"), ""], picture=True))
     assert len(document.warnings) == 1
-    assert "page(s) 2" in document.warnings[0]
+    assert "page(s) 2" in document.warnings[0].text("en")
 
 
 @pytest.mark.parametrize("cut", [0.99, 0.7, 0.5, 0.2])

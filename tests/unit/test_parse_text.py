@@ -147,7 +147,7 @@ def test_plain_text_has_no_headings_and_keeps_its_words() -> None:
 def test_lost_characters_are_a_warning() -> None:
     data = "好的文本一段。\n".encode() * 40
     document = parse(blob("a.txt", data[:100] + b"\xff" + data[100:]))
-    assert "a.txt" in document.warnings[0]
+    assert "a.txt" in document.warnings[0].text("en")
     assert parse(blob("a.txt", data)).warnings == ()
 
 

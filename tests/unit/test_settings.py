@@ -95,5 +95,13 @@ def test_an_address_that_cannot_be_read_is_masked_whole() -> None:
         ({"LANG": "zh_TW", "RAGSTONE_LANG": "auto"}, "zh"),
     ],
 )
-def test_language_follows_the_setting_then_the_locale(environment: dict[str, str], language: str) -> None:
-    assert user_language(environment) == language
+def test_language_follows_the_setting_then_the_locale(
+    environment: dict[str, str], language: str, tmp_path: Path
+) -> None:
+    assert user_language({"RAGSTONE_HOME": str(tmp_path)} | environment) == language
+
+
+def test_the_language_may_stand_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "ragstone.toml").write_text('lang = "zh"\n')
+    assert user_language({"RAGSTONE_HOME": str(tmp_path), "LANG": "en_US.UTF-8"}) == "zh"
+    assert user_language(at(tmp_path, LANG="en")) == "en"

@@ -5,12 +5,14 @@ A base has a name that people use and may change, and an id that never changes.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 
+from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row
 
 from ragstone.errors import BaseNotFound, InputError
@@ -90,5 +92,6 @@ async def document_ids(database: Database, base_id: str) -> list[str]:
 
 async def remove(database: Database, base_id: str) -> None:
     """Remove an empty base. One that received a document meanwhile stays."""
-    async with database.connection() as connection:
-        await connection.execute(QUERIES["delete_base"], {"base_id": base_id})
+    with contextlib.suppress(ForeignKeyViolation):
+        async with database.connection() as connection:
+            await connection.execute(QUERIES["delete_base"], {"base_id": base_id})

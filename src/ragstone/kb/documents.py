@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
+from psycopg.sql import SQL
 
 from ragstone.errors import InputError, NotFound
 from ragstone.kb.bases import QUERIES
 from ragstone.postgres.pool import Database
+from ragstone.store.encoding import read_remarks
+from ragstone.types import Remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +30,14 @@ class DocumentInfo:
     chunks: int
     characters: int
     pages: int
-    warnings: list[str]
+    warnings: tuple[Remark, ...]
     created_at: datetime
     updated_at: datetime
 
 
 async def listing(database: Database, base_id: str | None) -> list[DocumentInfo]:
     """Documents of one base, or of all, by base and address."""
-    async with (
-        database.connection() as connection,
-        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
-    ):
-        return await (await cursor.execute(QUERIES["list_documents"], {"base_id": base_id})).fetchall()
+    return await _read(database, QUERIES["list_documents"], {"base_id": base_id})
 
 
 async def find(database: Database, reference: str, base_id: str | None) -> DocumentInfo:
@@ -53,11 +53,7 @@ async def find(database: Database, reference: str, base_id: str | None) -> Docum
         "uris": [reference, *_as_uris(reference)],
         "tail": "/" + quote(reference.lstrip("/")) if reference else "",
     }
-    async with (
-        database.connection() as connection,
-        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
-    ):
-        found = await (await cursor.execute(QUERIES["find_documents"], values)).fetchall()
+    found = await _read(database, QUERIES["find_documents"], values)
     if not found or not reference:
         raise NotFound("kb.document_not_found", reference=reference)
     exact = [info for info in found if reference in (info.document_id, info.uri)]
@@ -65,6 +61,14 @@ async def find(database: Database, reference: str, base_id: str | None) -> Docum
         matches = ", ".join(f"{info.document_id} ({info.base}: {info.uri})" for info in found[:5])
         raise InputError("kb.document_ambiguous", reference=reference, matches=matches)
     return (exact or found)[0]
+
+
+async def _read(database: Database, query: SQL, values: Mapping[str, object]) -> list[DocumentInfo]:
+    async with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        rows = await (await cursor.execute(query, values)).fetchall()
+    for row in rows:
+        row["warnings"] = read_remarks(row["warnings"])
+    return [DocumentInfo(**row) for row in rows]
 
 
 def _as_uris(reference: str) -> list[str]:

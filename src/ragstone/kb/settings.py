@@ -7,6 +7,7 @@ name (`chunk_size = 300`), and may be set by an environment variable, which wins
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import sys
@@ -109,9 +110,15 @@ def default_home(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def user_language(environment: Mapping[str, str] | None = None) -> Language:
-    """The language to speak: RAGSTONE_LANG, else the locale; English when in doubt."""
+    """The language to speak: RAGSTONE_LANG, else `lang` of the file, else the locale; else English.
+
+    Cheap, and never fails: what is wrong with the settings is said by `load`.
+    """
     environment = os.environ if environment is None else environment
     chosen = environment.get(PREFIX + "LANG", "").strip().lower()
+    if not chosen:
+        with contextlib.suppress(InvalidSetting):
+            chosen = str(_from_file(default_home(environment) / FILE_NAME).get("lang", ""))
     if chosen in ("", "auto"):
         chosen = next(
             (environment[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environment.get(name)), ""

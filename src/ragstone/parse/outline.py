@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ragstone.errors import NoText
 from ragstone.metadata import MetadataValue
-from ragstone.types import Blob, Document, HeadingSpan, PageSpan, digest
+from ragstone.types import Blob, Document, HeadingSpan, PageSpan, Remark, digest
 
 PARSER_REVISION = "1"
 """Part of every document's revision: raised when a parser's text changes, so that files are read anew."""
@@ -154,7 +154,7 @@ def document(
     headings: Iterable[Heading] = (),
     pages: Iterable[PageSpan] = (),
     metadata: Mapping[str, MetadataValue] | None = None,
-    warnings: Iterable[str] = (),
+    warnings: Iterable[Remark] = (),
 ) -> Document:
     """What a parser made of `blob`. Metadata that came with the blob wins over the file's own.
 

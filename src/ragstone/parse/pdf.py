@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ragstone.errors import CorruptContent, NoText, PasswordRequired
-from ragstone.messages import render
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.outline import MAX_HEADING, Heading, document, markdown_headings
-from ragstone.types import Blob, Document, PageSpan
+from ragstone.types import Blob, Document, PageSpan, Remark
 
 AGREEMENT = 0.97
 """The share of a page's words that its Markdown must hold to be taken. Of 1,000 pages measured
@@ -225,14 +224,14 @@ def _sane_title(title: str) -> str:
     return "" if _BY_ITSELF.fullmatch(title) else title
 
 
-def _warnings(blob: Blob, pages: Sequence[_Page], texts: Sequence[str]) -> Iterator[str]:
+def _warnings(blob: Blob, pages: Sequence[_Page], texts: Sequence[str]) -> Iterator[Remark]:
     numbered = list(enumerate(zip(pages, texts, strict=True), 1))
     damaged = [number for number, (page, text) in numbered if page.plain is None and not text]
     pictures = [number for number, (page, text) in numbered if page.picture and not _says_something(text)]
     for key, numbers in (("parse.pages_damaged", damaged), ("parse.pages_without_text", pictures)):
         if numbers:
             shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
-            yield render(key, "en", name=blob.name, pages=shown)
+            yield Remark(key=key, values={"name": blob.name, "pages": shown})
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, list[PageSpan], list[Heading]]:

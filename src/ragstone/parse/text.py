@@ -9,11 +9,10 @@ from datetime import date, datetime
 from typing import cast
 
 from ragstone.errors import InvalidMetadata
-from ragstone.messages import render
 from ragstone.metadata import MetadataValue, checked
 from ragstone.parse.decode import Decoded
 from ragstone.parse.outline import document, markdown_headings
-from ragstone.types import Blob, Document
+from ragstone.types import Blob, Document, Remark
 
 
 def parse_text(blob: Blob, decoded: Decoded) -> Document:
@@ -40,11 +39,12 @@ def parse_markdown(blob: Blob, decoded: Decoded) -> Document:
     )
 
 
-def damage(blob: Blob, decoded: Decoded) -> tuple[str, ...]:
+def damage(blob: Blob, decoded: Decoded) -> tuple[Remark, ...]:
     """A warning when characters were lost in decoding."""
     if not decoded.damaged:
         return ()
-    return (render("parse.damaged", "en", name=blob.name, count=decoded.damaged, encoding=decoded.encoding),)
+    values = {"name": blob.name, "count": decoded.damaged, "encoding": decoded.encoding}
+    return (Remark(key="parse.damaged", values=values),)
 
 
 _FRONT = re.compile(

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 from ragstone import errors
 from ragstone.errors import ContentError, MissingExtra, RagstoneError
 from ragstone.parse.outline import PARSER_REVISION
-from ragstone.types import Blob, Document, HeadingSpan, PageSpan, digest
+from ragstone.types import Blob, Document, HeadingSpan, PageSpan, Remark, digest
 
 Header: TypeAlias = dict[str, Any]
 
@@ -83,7 +83,7 @@ def describe(document: Document) -> Header:
         "pages": [[span.number, span.start, span.end] for span in document.pages],
         "headings": [[list(span.path), span.start, span.end] for span in document.headings],
         "metadata": {key: _plain(value) for key, value in document.metadata.items()},
-        "warnings": list(document.warnings),
+        "warnings": [[remark.key, dict(remark.values)] for remark in document.warnings],
     }
 
 
@@ -118,10 +118,21 @@ def restore(blob: Blob, header: Header, body: bytes) -> Document:
             pages=pages,
             headings=headings,
             metadata={**metadata, **blob.metadata},
-            warnings=tuple(map(_str, header["warnings"])),
+            warnings=tuple(_remark(key, values) for key, values in header["warnings"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RagstoneError) as error:
         raise Broken("the answer is no document") from error
+
+
+def _remark(key: object, values: Mapping[object, object]) -> Remark:
+    remark = Remark(
+        key=_str(key),
+        values={
+            _str(name): value if isinstance(value, int) else _str(value) for name, value in values.items()
+        },
+    )
+    remark.text("en")  # KeyError when there is no such message
+    return remark
 
 
 def _str(value: object) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from ragstone.protocols import Tokenizer
+from ragstone.types import Document
 
 _BETWEEN = " > "
 _CUT = "…"
@@ -43,3 +46,9 @@ def _shortened(text: str, limit: int, tokenizer: Tokenizer | None) -> str:
         if _size(shorter, tokenizer) <= limit:
             return shorter
     return ""
+
+
+def title_of(document: Document) -> str:
+    """The title that the document gives itself; a file name is none, for it may change without the text."""
+    name = PurePosixPath(unquote(urlsplit(document.uri).path)).name
+    return "" if document.title == name else document.title

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 from ragstone.errors import InvalidStage
 from ragstone.protocols import Tokenizer
 from ragstone.split.breaks import CHARACTER, LINE, PARAGRAPH, SECTION, SENTENCE, WORD, Breaks
-from ragstone.split.context import context_of
+from ragstone.split.context import context_of, title_of
 from ragstone.split.sizes import Characters, Sizes, Tokens
 from ragstone.types import Chunk, Document, HeadingSpan, PageSpan
 
@@ -91,7 +91,7 @@ class RecursiveSplitter:
             headings = places.headings(start)
             if headings not in contexts:
                 contexts[headings] = context_of(
-                    document.title, headings, limit=self.context_size, tokenizer=self.tokenizer
+                    title_of(document), headings, limit=self.context_size, tokenizer=self.tokenizer
                 )
             chunks.append(
                 Chunk(

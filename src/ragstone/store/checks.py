@@ -48,7 +48,8 @@ def _check_document(document: Document) -> None:
         _check_identifier(name, value, limit)
     headings = [part for span in document.headings for part in span.path]
     texts = (document.text, document.title, document.media_type, document.revision)
-    _check_texts((*texts, *document.warnings, *headings), document)
+    remarks = [str(value) for remark in document.warnings for value in remark.values.values()]
+    _check_texts((*texts, *headings, *remarks), document)
     _check_metadata(document.metadata)
 
 

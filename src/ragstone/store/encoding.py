@@ -22,7 +22,7 @@ import numpy as np
 
 from ragstone.metadata import MetadataValue, Scalar
 from ragstone.terms import analyze
-from ragstone.types import Chunk, Document, HeadingSpan, PageSpan
+from ragstone.types import Chunk, Document, HeadingSpan, PageSpan, Remark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def document_values(document: Document, chunk_count: int) -> dict[str, object]:
         "pages": json.dumps([[page.number, page.start, page.end] for page in document.pages]),
         "headings": json.dumps([[list(item.path), item.start, item.end] for item in document.headings]),
         "metadata": json_metadata(document.metadata),
-        "warnings": json.dumps(list(document.warnings)),
+        "warnings": json.dumps([[remark.key, dict(remark.values)] for remark in document.warnings]),
         "chunk_count": chunk_count,
     }
 
@@ -111,8 +111,14 @@ def read_document(row: Mapping[str, object]) -> Document:
         pages=tuple(PageSpan(number=number, start=start, end=end) for number, start, end in pages),
         headings=tuple(HeadingSpan(path=tuple(path), start=start, end=end) for path, start, end in headings),
         metadata=read_metadata(cast("dict[str, object]", row["metadata"])),
-        warnings=tuple(cast("list[str]", row["warnings"])),
+        warnings=read_remarks(row["warnings"]),
     )
+
+
+def read_remarks(value: object) -> tuple[Remark, ...]:
+    """The column `warnings`."""
+    pairs = cast("list[tuple[str, dict[str, str | int]]]", value)
+    return tuple(Remark(key=key, values=values) for key, values in pairs)
 
 
 def chunk_row(chunk: Chunk, base_id: str) -> Row:

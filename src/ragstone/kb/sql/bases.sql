@@ -19,6 +19,4 @@ ORDER BY b.name
 SELECT document_id FROM documents WHERE base_id = %(base_id)s
 
 -- name: delete_base
-DELETE FROM bases b
-WHERE b.base_id = %(base_id)s
-  AND NOT EXISTS (SELECT FROM documents d WHERE d.base_id = b.base_id)
+DELETE FROM bases WHERE base_id = %(base_id)s

@@ -18,7 +18,7 @@ CREATE TABLE bases (
 
 CREATE TABLE documents (
     document_id text COLLATE "C" PRIMARY KEY,
-    base_id     text COLLATE "C" NOT NULL REFERENCES bases ON DELETE CASCADE,
+    base_id     text COLLATE "C" NOT NULL REFERENCES bases,
     uri         text COLLATE "C" NOT NULL,
     title       text NOT NULL,
     text        text NOT NULL,

@@ -28,7 +28,7 @@ from ragstone.testing.store_contract.passages import (
     texts,
     vectors,
 )
-from ragstone.types import Chunk, Document, HeadingSpan, Hit, PageSpan, Vectors
+from ragstone.types import Chunk, Document, HeadingSpan, Hit, PageSpan, Remark, Vectors
 
 
 @pytest.mark.anyio
@@ -44,7 +44,7 @@ class WritingContract:
             base_id="one",
             pages=(PageSpan(number=1, start=0, end=5), PageSpan(number=2, start=6, end=12)),
             headings=(HeadingSpan(path=("第一章", "1.1"), start=0, end=5),),
-            warnings=("ocr_missing", "第 2 页"),
+            warnings=(Remark(key="parse.pages_damaged", values={"name": "第 2 页", "pages": 2}),),
             metadata={
                 "text": "x'); --",
                 "int": 2**62,
