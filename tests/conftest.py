@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Cases and documents beside the checkout; tests that read them are collected only where it exists."""
@@ -17,6 +18,23 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def blocked_loop_fails(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A blocking call of ours on an event loop fails the test that makes it.
+
+    Tests marked `calls_blocking_parts` call on purpose what an adapter runs in a thread.
+    """
+    if request.node.get_closest_marker("calls_blocking_parts"):
+        yield
+        return
+    with blockbuster_ctx("ragstone") as blockbuster:
+        # Small files of the package, each read once: as good as an import.
+        for call in ("io.TextIOWrapper.read", "io.BufferedReader.read", "os.stat", "os.listdir"):
+            for place, function in (("messages", "_area"), ("prompts", "prompt_text")):
+                blockbuster.functions[call].can_block_in(f"ragstone/{place}/__init__.py", function)
+        yield
 
 
 @pytest.fixture(scope="session")

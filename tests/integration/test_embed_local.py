@@ -27,7 +27,7 @@ from ragstone.embed.weights import Weights, locate_weights, read_weights
 from ragstone.errors import MissingExtra, ModelUnavailable, TextTooLong
 from ragstone.protocols import Embedder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.calls_blocking_parts]
 
 TEXTS = [
     "The lighthouse keeper writes the weather into a blue notebook every morning.",

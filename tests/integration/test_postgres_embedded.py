@@ -36,6 +36,7 @@ from ragstone.postgres.runtime import Account, binaries, server_account
 from ragstone.postgres.server import EmbeddedServer
 
 pytestmark = [
+    pytest.mark.calls_blocking_parts,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="the embedded server needs POSIX locks"),
 ]

@@ -92,6 +92,7 @@ def test_a_stream_left_early_is_ended() -> None:
         assert face.stream_ended.wait(10)
 
 
+@pytest.mark.calls_blocking_parts
 def test_it_works_inside_a_running_loop() -> None:
     async def notebook() -> int:
         with Blocking(make) as face:

@@ -55,17 +55,24 @@ async def diagnose(
     settings: Settings | None = None, *, on_notice: Callable[[Notice], None] | None = None
 ) -> list[Check]:
     """Every check, in the order to mend things in. Starts the database and the model to see that they do."""
+    settings, checks = await anyio.to_thread.run_sync(_machine_checks, settings)
+    if settings is not None:
+        checks += [check async for check in _services(settings, on_notice)]
+    return checks
+
+
+def _machine_checks(settings: Settings | None) -> tuple[Settings | None, list[Check]]:
+    """What can be seen without starting anything, and the settings when they can be read."""
     checks = [_python(), _machine()]
     if settings is None:
         try:
             settings = load()
         except RagstoneError as error:
-            return [*checks, *_packages(None), _failed("settings", error), *_home(default_home())]
+            return None, [*checks, *_packages(None), _failed("settings", error), *_home(default_home())]
     file = settings.home / FILE_NAME
     key = "doctor.settings" if file.is_file() else "doctor.settings_default"
     checks += [*_packages(settings), Check(name="settings", status="ok", key=key, values={"file": file})]
-    checks += _home(settings.home)
-    return [*checks, *[check async for check in _services(settings, on_notice)]]
+    return settings, checks + _home(settings.home)
 
 
 def _python() -> Check:

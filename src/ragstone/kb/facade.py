@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, overload
 
+import anyio.to_thread
+
 from ragstone.errors import ModelMismatch, SourceNotFound
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestResult
@@ -21,7 +23,6 @@ from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
 from ragstone.postgres.pool import Database
-from ragstone.query import QueryPipeline
 from ragstone.retrieve.store import SearchMode
 from ragstone.types import (
     Answer,
@@ -100,7 +101,7 @@ class KnowledgeBases:
         cls, settings: Settings | None = None, *, on_notice: Callable[[Notice], None] | None = None
     ) -> KnowledgeBases:
         """With these settings, or with those of environment and `ragstone.toml`."""
-        return cls(App(settings or load(), on_notice))
+        return cls(App(settings or await anyio.to_thread.run_sync(load), on_notice))
 
     async def aclose(self) -> None:
         await self._app.aclose()
@@ -218,8 +219,9 @@ class KnowledgeBases:
             InvalidQuery: a blank or over-long text, or a top-k outside 1 to 1,000.
             BaseNotFound, InvalidFilter: say what is wrong with them.
         """
+        top_k = self._top_k(top_k)  # refused before anything is started
         query = await self._query(text, bases, filter)
-        pipeline = await self._app.search(mode, self._top_k(top_k), min_score)
+        pipeline = await self._app.search(mode, top_k, min_score)
         return await pipeline.search(query)
 
     @overload
@@ -272,8 +274,9 @@ class KnowledgeBases:
         history: Sequence[Message],
         top_k: int | None,
     ) -> AsyncGenerator[Event, None]:
+        top_k = self._top_k(top_k)
         query = await self._query(text, bases, filter, history)
-        pipeline: QueryPipeline = await self._app.answer(self._top_k(top_k))
+        pipeline = await self._app.answer(top_k)
         async with aclosing(pipeline.stream(query)) as events:
             async for event in events:
                 yield event
@@ -286,7 +289,7 @@ class KnowledgeBases:
         history: Sequence[Message] = (),
     ) -> Query:
         tree = parse(filter) if isinstance(filter, str) else filter
-        query = Query(text, history=tuple(history))  # refused before anything is started
+        query = Query(text, history=tuple(history))
         database = await self._database()
         base_ids = None if names is None else await bases.resolve(database, names)
         return Query(query.text, history=query.history, scope=Scope(bases=base_ids, filter=tree))

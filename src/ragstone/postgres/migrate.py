@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Any, LiteralString, cast
 
+import anyio.to_thread
 from psycopg import AsyncConnection, errors
 from psycopg.rows import TupleRow, tuple_row
 
@@ -76,7 +77,7 @@ async def migrate(connection: AsyncConnection[Any], set_name: str, folder: Trave
     by newer code, when an applied file has changed since, and when the role may not
     create tables.
     """
-    migrations = read_migrations(folder)
+    migrations = await anyio.to_thread.run_sync(read_migrations, folder)
     ran = 0
     with translated():
         while await _pending(connection, set_name, migrations) is not None:
