@@ -49,11 +49,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(BIN)/python:
 	@set -e; found=; \
-	for python in $(PYTHON) python3 python3.13 python3.12 python3.11 /usr/bin/python3; do \
+	for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 /usr/bin/python3); do \
 	  if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
 	    found=$$python; break; fi; done; \
 	if [ -z "$$found" ]; then \
-	  echo "Ragstone needs Python 3.11, 3.12 or 3.13, and none was found."; \
+	  echo "Ragstone needs Python 3.11, 3.12 or 3.13, and $(if $(PYTHON),$(PYTHON) is none of them,none was found)."; \
 	  echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.12)"; \
 	  echo "or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12"; exit 1; fi; \
 	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
