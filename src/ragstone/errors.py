@@ -37,7 +37,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ragstone.messages import Language, render
 
@@ -72,6 +72,14 @@ def _plain(value: object) -> object:
 
 def _rebuild(kind: type[RagstoneError], key: str, values: dict[str, object]) -> RagstoneError:
     return kind(key, **values)
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The one error to raise for tasks that failed side by side: ours, where there is one."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        error = (group.subgroup(RagstoneError) or group).exceptions[0]
+    return error
 
 
 class Transient(RagstoneError):

@@ -17,7 +17,16 @@ from typing import Literal, TypeAlias
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ragstone.errors import ContentError, InputError, NoText, RagstoneError, TextTooLong
+from ragstone.errors import (
+    ContentError,
+    InputError,
+    InvalidMetadata,
+    InvalidStage,
+    NoText,
+    RagstoneError,
+    TextTooLong,
+    first_error,
+)
 from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store
 from ragstone.types import DEFAULT_BASE, Blob, Chunk, Document, LoadFailure, Remark, Vectors, digest
 
@@ -89,6 +98,10 @@ class IngestPipeline:
     settings: str = ""
     parsers: int = 2
 
+    def __post_init__(self) -> None:
+        if self.parsers < 1:
+            raise InvalidStage("ingest.parsers", value=self.parsers)
+
     async def run(
         self,
         blobs: AsyncIterator[Blob | LoadFailure],
@@ -106,8 +119,7 @@ class IngestPipeline:
         try:
             await run.go(blobs)
         except BaseExceptionGroup as group:
-            ours = group.subgroup(RagstoneError)
-            raise (ours or group).exceptions[0] from group
+            raise first_error(group) from group
         return run.result()
 
 
@@ -261,21 +273,26 @@ class _Run:
     async def _store(self, storing: MemoryObjectReceiveStream[_Prepared]) -> None:
         async with storing:
             async for prepared in storing:
-                assert prepared.vectors is not None  # set by _embed
-                with self._clock("store"):
-                    written = await self._pipeline.store.replace(
-                        prepared.document, prepared.chunks, prepared.vectors
-                    )
-                self._finish(
-                    FileResult(
-                        uri=prepared.document.uri,
-                        name=prepared.name,
-                        status="ready" if written else "unchanged",
-                        document_id=prepared.document.document_id,
-                        chunks=len(prepared.chunks) if written else 0,
-                        warnings=prepared.document.warnings,
-                    )
-                )
+                try:
+                    result = await self._stored(prepared)
+                except (ContentError, InvalidMetadata, InvalidStage) as error:
+                    # About this document alone, such as an address too long for the store.
+                    uri = prepared.document.uri
+                    result = FileResult(uri=uri, name=prepared.name, status="failed", error=error)
+                self._finish(result)
+
+    async def _stored(self, prepared: _Prepared) -> FileResult:
+        assert prepared.vectors is not None  # set by _embed
+        with self._clock("store"):
+            written = await self._pipeline.store.replace(prepared.document, prepared.chunks, prepared.vectors)
+        return FileResult(
+            uri=prepared.document.uri,
+            name=prepared.name,
+            status="ready" if written else "unchanged",
+            document_id=prepared.document.document_id,
+            chunks=len(prepared.chunks) if written else 0,
+            warnings=prepared.document.warnings,
+        )
 
     def _finish(self, file: FileResult) -> None:
         self._files.append(file)

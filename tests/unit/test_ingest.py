@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from ragstone.errors import CorruptContent, ModelMismatch, NoText, StoreUnavailable, TextTooLong
+from ragstone.errors import (
+    CorruptContent,
+    InvalidMetadata,
+    InvalidStage,
+    ModelMismatch,
+    NoText,
+    StoreUnavailable,
+    TextTooLong,
+)
 from ragstone.ingest import ChunksEmbedded, FileResult, IngestPipeline
 from ragstone.store.memory import MemoryStore
 from ragstone.testing import FakeEmbedder
@@ -147,6 +155,25 @@ async def test_a_store_that_fails_ends_the_run_with_its_own_error_and_keeps_what
             stream(*(blob(name, f"text {name}") for name in "abcdefghijklmnop"))
         )
     assert await store.count(Scope()) >= 1
+
+
+async def test_a_document_the_store_cannot_hold_fails_alone() -> None:
+    deep = "d" * 2_100  # an address longer than a store holds
+    result = await pipeline(MemoryStore(), FakeEmbedder()).run(
+        stream(blob("a", "one"), blob(deep, "two"), blob("b", "three"))
+    )
+    assert {file.name[:1]: file.status for file in result.files} == {
+        "a": "ready",
+        "d": "failed",
+        "b": "ready",
+    }
+    (failed,) = (file for file in result.files if file.status == "failed")
+    assert isinstance(failed.error, InvalidMetadata)
+
+
+def test_no_files_at_once_is_refused() -> None:
+    with pytest.raises(InvalidStage):
+        pipeline(MemoryStore(), FakeEmbedder(), parsers=0)
 
 
 async def test_a_base_of_another_model_is_refused() -> None:

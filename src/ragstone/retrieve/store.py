@@ -24,7 +24,8 @@ class StoreRetriever:
     paraphrases and across languages. When the embedding model cannot answer, the
     search goes on by text alone and is marked `embedder_failed`.
 
-    `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`.
+    `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`. A
+    hybrid search that goes on by text has no such scores, and nothing is left out then.
 
     Raises:
         InvalidQuery: top-k outside 1 to 1,000.
@@ -45,13 +46,14 @@ class StoreRetriever:
         if self.mode != "text" and self.embedder is None:
             raise InvalidStage("retrieve.no_embedder", mode=self.mode)
         if self.min_score is not None and self.min_score != self.min_score:
-            raise InvalidQuery("core.min_score", value=self.min_score, low=-1, high=1)
+            raise InvalidQuery("core.min_score", value=self.min_score)
 
     async def __call__(self, query: Query) -> list[Hit]:
         scope = self.scope & query.scope
-        vectors = await self._embedded(query) if self.mode != "text" else None
-        if vectors is None:
+        if self.mode == "text":
             hits = await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
+        elif (vectors := await self._embedded(query)) is None:
+            return await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
         elif self.mode == "vector":
             hits = await self.store.search_vector(vectors, scope=scope, top_k=self.top_k)
         else:
