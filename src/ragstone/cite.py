@@ -205,13 +205,13 @@ class Cited:
     audit: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def cite(text: str, passages: Sequence[Hit]) -> Cited:
+def cite(text: str, passages: Sequence[Hit], *, removed: Sequence[int] = ()) -> Cited:
     """Read and check the citations of an answer written from `passages`, numbered from 1.
 
     A cited sentence that stands in its passage is quoted as it stands there; otherwise the
     passage's sentence that shares the most terms is quoted; a passage that shares none
     (another language) is quoted whole. One citation for each number and quote, in order of
-    appearance.
+    appearance. `removed` names unknown markers taken out before, for the audit.
     """
     citer = StreamCiter(len(passages))
     citer.feed(text)
@@ -231,7 +231,7 @@ def cite(text: str, passages: Sequence[Hit]) -> Cited:
         "sentences": len(spans),
         "cited": len(cited),
         "unsupported": unsupported,
-        "removed_markers": citer.removed,
+        "removed_markers": [*removed, *citer.removed],
     }
     return Cited(text=citer.text, citations=tuple(citations.values()), audit=audit)
 

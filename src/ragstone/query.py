@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import anyio
 
 from ragstone.cite import cite
-from ragstone.errors import InvalidStage, ProviderError
+from ragstone.errors import InvalidStage, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
 from ragstone.language import language_of
@@ -54,12 +54,12 @@ class QueryPipeline:
 
     Give `retrievers`, or a `route` that chooses them for each question. `select` stages
     run in order on the fused hits. When `generate` fails before its first word and there
-    is a `fallback`, the fallback answers and the answer is marked `chat_failed`.
+    is a `fallback`, the fallback answers and the answer is marked `chat_failed`. A
+    generator that quotes has an attribute `mode = "extractive"`; any other is a model.
     """
 
     augment: Augmenter
     generate: Generator
-    mode: AnswerMode
     retrievers: Sequence[Retriever] = ()
     route: Router | None = None
     transform: Sequence[Transformer] = ()
@@ -75,7 +75,7 @@ class QueryPipeline:
 
     async def search(self, query: Query) -> SearchResult:
         """The passages an answer would be written from, without writing it."""
-        run = _Run(self.mode)
+        run = _Run(_mode(self.generate))
         async with aclosing(self._find(query, run)) as stages:
             async for _ in stages:
                 pass
@@ -101,14 +101,16 @@ class QueryPipeline:
             ProviderError: the chat model failed after its first word, or failed and there
                 is no fallback. StoreError: the store cannot be searched.
         """
-        run = _Run(self.mode)
+        run = _Run(_mode(self.generate))
         async with aclosing(self._find(query, run)) as stages:
             async for stage in stages:
                 yield stage
+        prompt = await self._prompt(query, run)
         yield Sources(hits=tuple(run.hits))
-        async with aclosing(self._write(query, run)) as deltas:
-            async for delta in deltas:
-                yield delta
+        if prompt is not None:
+            async with aclosing(self._write(prompt, run)) as deltas:
+                async for delta in deltas:
+                    yield delta
         answer = self._finish(query, run)
         if not answer.answered:
             yield Delta(text=answer.text)
@@ -131,6 +133,7 @@ class QueryPipeline:
         with run.trace.stage("fuse"):
             run.hits = self.fuse(rankings) if len(rankings) > 1 else list(rankings[0])
             run.retrieved = tuple(run.hits)
+        yield run.stage_done()
         for name, select in self._selectors():
             before = len(run.hits)
             with run.trace.stage(name) as detail:
@@ -154,35 +157,41 @@ class QueryPipeline:
         async def retrieve(index: int, retriever: Retriever, query: Query) -> None:
             rankings[index] = await retriever(query)
 
-        if len(calls) == 1:
-            await retrieve(0, calls[0][1], calls[0][0])
-        else:
+        try:
             async with anyio.create_task_group() as tasks:
                 for index, (query, retriever) in enumerate(calls):
                     tasks.start_soon(retrieve, index, retriever, query)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
         return rankings or [[]]
 
-    async def _write(self, query: Query, run: _Run) -> AsyncGenerator[Delta, None]:
-        """The deltas of the answer; nothing is asked of a generator when nothing was found."""
+    async def _prompt(self, query: Query, run: _Run) -> Prompt | None:
+        """What the generator is asked; None when nothing was found, for then nothing is."""
         if not run.hits:
-            return
+            return None
         with run.trace.stage("augment") as detail:
             prompt = await self.augment(query, run.hits)
             detail["passages"] = len(prompt.passages)
+        # An augmenter may leave passages out; markers count those that are in.
+        run.hits = list(prompt.passages)
+        return prompt
+
+    async def _write(self, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         try:
-            async for delta in self._attempt(self.generate, prompt, run):
-                yield delta
+            async with aclosing(self._attempt(self.generate, prompt, run)) as deltas:
+                async for delta in deltas:
+                    yield delta
         except ProviderError:
             if self.fallback is None or run.text:
                 raise
             run.trace.degrade("chat_failed")
-            run.mode = "extractive"
-            async for delta in self._attempt(self.fallback, prompt, run):
-                yield delta
+            async with aclosing(self._attempt(self.fallback, prompt, run)) as deltas:
+                async for delta in deltas:
+                    yield delta
 
     async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
-        count = len(prompt.passages)
-        stream = visible(generate(prompt), count, verbatim=run.mode == "extractive")
+        run.mode = _mode(generate)
+        stream = visible(generate(prompt), len(prompt.passages), verbatim=run.mode == "extractive")
         started = time.perf_counter()
         async with aclosing(stream):
             async for delta in stream:
@@ -190,12 +199,12 @@ class QueryPipeline:
                 if delta.text and delta.text != NO_ANSWER:
                     run.text += delta.text
                     yield delta
-        run.answered, run.text = stream.answered, stream.text
+        run.answered, run.text, run.removed = stream.answered, stream.text, stream.removed
         run.trace.steps.append(Step(stage="generate", seconds=time.perf_counter() - started))
 
     def _finish(self, query: Query, run: _Run) -> Answer:
         with run.trace.stage("cite") as detail:
-            cited = cite(run.text, run.hits) if run.answered else None
+            cited = cite(run.text, run.hits, removed=run.removed) if run.answered else None
             detail["citations"] = len(cited.citations) if cited else 0
         return Answer(
             text=cited.text if cited else refusal(language_of(query.text)),
@@ -211,6 +220,10 @@ class QueryPipeline:
         )
 
 
+def _mode(generate: Generator) -> AnswerMode:
+    return getattr(generate, "mode", "model")
+
+
 class _Run:
     """What one question has come to so far."""
 
@@ -221,6 +234,7 @@ class _Run:
         self.retrieved: tuple[Hit, ...] = ()
         self.text = ""
         self.answered = False
+        self.removed: list[int] = []
         self.usage = Usage()
 
     def stage_done(self) -> StageDone:

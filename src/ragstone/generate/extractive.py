@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import ClassVar
 
 from ragstone.cite import without_markers
 from ragstone.errors import ModelUnavailable, ProviderError
@@ -16,7 +17,7 @@ from ragstone.messages import Language
 from ragstone.protocols import Embedder
 from ragstone.sentences import sentences
 from ragstone.terms import analyze
-from ragstone.types import Delta, Hit, Prompt
+from ragstone.types import AnswerMode, Delta, Hit, Prompt
 
 MAX_EMBEDDED = 12
 """Sentences embedded for one answer: about 0.4 s of one core with the local model."""
@@ -117,6 +118,8 @@ class ExtractiveGenerator:
     `benchmarks/results/extractive.md`.
     """
 
+    mode: ClassVar[AnswerMode] = "extractive"
+
     def __init__(
         self,
         embedder: Embedder | None = None,
@@ -170,6 +173,7 @@ class ExtractiveGenerator:
         """
         scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in candidates]
         scored.sort(key=lambda one: -one.score)
+        scored = _said_once(scored)
         if self._embedder is None:
             return scored, LEXICAL_MARGIN
         near = scored[:MAX_EMBEDDED]
@@ -248,6 +252,14 @@ def _sentences_of(n: int, hit: Hit) -> list[Candidate]:
     if not found and text.strip():
         found = [Candidate(n, at, piece, "") for at, piece in _pieces(text.strip())]
     return found
+
+
+def _said_once(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """The first of equal sentences: copies of a document would otherwise say the same twice."""
+    kept: dict[str, Candidate] = {}
+    for one in ranked:
+        kept.setdefault(" ".join(one.text.split()), one)
+    return list(kept.values())
 
 
 def _pieces(sentence: str) -> list[tuple[int, str]]:

@@ -224,6 +224,11 @@ class VisibleStream:
             return NO_ANSWER
         return self._citer.text.strip()
 
+    @property
+    def removed(self) -> list[int]:
+        """The unknown markers that were taken out."""
+        return self._citer.removed
+
     async def _run(self) -> AsyncIterator[Delta]:
         usage: Usage | None = None
         try:

@@ -102,9 +102,7 @@ class App:
     async def search(self, mode: SearchMode, top_k: int, min_score: float | None) -> QueryPipeline:
         """A pipeline to search with: its answers are never asked for."""
         retriever = await self._retriever(mode, top_k, min_score)
-        return QueryPipeline(
-            retrievers=[retriever], augment=CitedContext(), generate=ExtractiveGenerator(), mode="extractive"
-        )
+        return QueryPipeline(retrievers=[retriever], augment=CitedContext(), generate=ExtractiveGenerator())
 
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
@@ -115,7 +113,6 @@ class App:
             select=[TokenBudget(self.settings.context_tokens)],
             augment=CitedContext(),
             generate=extractive if chat is None else ModelGenerator(chat),
-            mode="extractive" if chat is None else "model",
             fallback=None if chat is None else extractive,
         )
 
