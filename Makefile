@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Debian 12's pip warns of a package without pyproject.toml unless it is told how to build it.
+export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check fmt bench clean
