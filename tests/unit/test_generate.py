@@ -244,6 +244,14 @@ async def test_every_quotation_is_found_again_in_its_document():
         assert cited.audit["removed_markers"] == []
 
 
+@pytest.mark.parametrize("embedder", [None, FakeEmbedder()])
+async def test_copies_of_a_document_are_quoted_once(embedder: FakeEmbedder | None):
+    copy = LEAVE.replace("leave is", "leave\nis")
+    answer = await quoted(await prompt_of("How many days of annual leave?", LEAVE, copy), embedder)
+    assert answer.count("Annual leave is five days a year.") == 1
+    assert "[2]" not in answer
+
+
 async def test_a_question_in_a_document_is_answered_by_what_follows_it():
     text = (
         "## Parking\n\nHow many days of leave do I get? Five of them. Where do guests park? Behind the house."
