@@ -85,6 +85,23 @@ def test_an_address_that_cannot_be_read_is_masked_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:hid@db/x",
+        "postgresql://db/x?user=me&password=hid&sslmode=require",
+        "host=db password=hid dbname=x",
+        r"host=db password = 'hid \' hid' dbname=x",
+        "https://models.example/v1?api_key=hid",
+    ],
+)
+def test_a_password_is_masked_wherever_an_address_may_hold_it(text: str) -> None:
+    masked = masked_url(text)
+    assert "hid" not in masked
+    assert masked.startswith(text[:7])
+    assert masked.endswith(text[-4:].replace("=hid", "****"))
+
+
+@pytest.mark.parametrize(
     ("environment", "language"),
     [
         ({}, "en"),

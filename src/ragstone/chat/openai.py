@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 import anyio.to_thread
 
+from ragstone.address import shown
 from ragstone.chat.sse import EventReader, ServerEvent
 from ragstone.errors import MissingExtra, ProviderError, ProviderRejected, ProviderUnavailable
 from ragstone.types import Delta, Message, Usage
@@ -57,6 +58,7 @@ class OpenAIChatModel:
         options: Mapping[str, object] | None = None,
     ) -> None:
         self._base_url = base_url
+        self._shown_url = shown(base_url)
         self._model = model
         self._key = api_key
         self._timeout = timeout
@@ -99,7 +101,7 @@ class OpenAIChatModel:
                 if reason == "content_filter":
                     raise ProviderRejected("chat.filtered", model=self._model)
         if not finished:
-            raise ProviderUnavailable("chat.cut", url=self._base_url)
+            raise ProviderUnavailable("chat.cut", url=self._shown_url)
 
     async def complete(self, messages: Sequence[Message]) -> Delta:
         client = await self._open()
@@ -112,7 +114,7 @@ class OpenAIChatModel:
             answer = _details(completion.model_dump() if hasattr(completion, "model_dump") else None)
             choice = self._choice(answer)
             if not choice.get("message"):
-                raise ProviderUnavailable("chat.cut" if answer else "chat.garbled", url=self._base_url)
+                raise ProviderUnavailable("chat.cut" if answer else "chat.garbled", url=self._shown_url)
             if choice.get("finish_reason") == "content_filter":
                 raise ProviderRejected("chat.filtered", model=self._model)
             text = _details(choice["message"]).get("content")
@@ -190,16 +192,16 @@ class OpenAIChatModel:
         try:
             yield
         except (APITimeoutError, TimeoutError, timed_out) as error:
-            raise ProviderUnavailable("chat.timeout", url=self._base_url, seconds=self._timeout) from error
+            raise ProviderUnavailable("chat.timeout", url=self._shown_url, seconds=self._timeout) from error
         except (APIConnectionError, disconnected) as error:
-            raise ProviderUnavailable("chat.connection", url=self._base_url) from error
+            raise ProviderUnavailable("chat.connection", url=self._shown_url) from error
         except APIStatusError as error:
             raise self._status_error(error.status_code, _reason(error)) from error
         except APIError as error:
             raise self._stream_error(error.body, error.message) from error
         except (OpenAIError, ValueError) as error:
             # ValueError: an event that is not JSON.
-            raise ProviderUnavailable("chat.garbled", url=self._base_url) from error
+            raise ProviderUnavailable("chat.garbled", url=self._shown_url) from error
 
     def _read_chunk(self, chunk: Mapping[str, object]) -> tuple[Delta, str]:
         """The text, the usage and the finish reason of a chunk, each of which may be missing."""
@@ -230,7 +232,7 @@ class OpenAIChatModel:
 
     def _status_error(self, status: int, reason: str) -> ProviderError:
         values: dict[str, object] = {
-            "url": self._base_url,
+            "url": self._shown_url,
             "model": self._model,
             "status": status,
             "reason": self._without_key(reason),

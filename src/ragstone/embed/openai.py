@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
-from urllib.parse import urlsplit
 
 from anyio import to_thread
 
+from ragstone.address import shown
 from ragstone.embed.estimate import EstimatedTokenizer
 from ragstone.errors import (
     MissingExtra,
@@ -98,7 +98,7 @@ class OpenAIEmbedder:
         client = await to_thread.run_sync(_client, base_url, api_key, timeout)
         embedder = cls(
             client,
-            url=_shown(base_url),
+            url=shown(base_url),
             api_key=api_key,
             model=model,
             batch_size=batch_size,
@@ -279,13 +279,6 @@ def _client(base_url: str, api_key: str, timeout: float) -> AsyncOpenAI:
 def _clean(text: str) -> str:
     """Without what JSON or the servers' decoders refuse: NUL and lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def _shown(base_url: str) -> str:
-    """The address without user name, password and query."""
-    parts = urlsplit(base_url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def _excerpt(message: str, api_key: str) -> str:

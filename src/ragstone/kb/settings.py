@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ from ragstone.messages import Language
 PREFIX = "RAGSTONE_"
 FILE_NAME = "ragstone.toml"
 _SECRETS = ("chat_api_key", "embed_api_key")
+# In the query of an address, or among libpq's words, where a value may be quoted.
+_SECRET_VALUE = re.compile(
+    r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
+)
 _URLS = ("database_url", "chat_base_url", "embed_base_url")
 # Read by the test suite, not by the application.
 _FOREIGN = ("RAGSTONE_TEST_MODELS",)
@@ -216,7 +221,8 @@ def _masked(name: str, value: object) -> str:
 
 
 def masked_url(url: str) -> str:
-    """The address without its password."""
+    """The address without its password, wherever that stands; also `key=value` words of libpq."""
+    url = _SECRET_VALUE.sub(r"\1********", url)
     try:
         parts = urlsplit(url)
         if parts.password is None:
