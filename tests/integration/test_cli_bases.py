@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import uuid
 from pathlib import Path
@@ -241,3 +242,48 @@ def test_in_a_conversation_the_second_ctrl_c_leaves(ragstone: CommandLine) -> No
     talking.interrupt("Goodbye")
     assert talking.end() == 0
     assert "Traceback" not in talking.shown
+
+
+def test_without_its_embedding_server_search_and_answers_go_on_by_words(
+    ragstone: CommandLine, documents: Path, base: str
+) -> None:
+    assert ragstone("add", documents, "--base", base).code == 0
+    down = {
+        "RAGSTONE_TEST_EMBEDDER": "",
+        "RAGSTONE_EMBED_BASE_URL": "http://127.0.0.1:9/v1",
+        "RAGSTONE_EMBED_MODEL": "m",
+    }
+    found = ragstone("search", "ferry Halm", "--base", base, "--json", **down)
+    assert (found.code, found.json["degraded"]) == (0, ["embedder_failed"])
+    assert "22:15" in found.json["hits"][0]["text"]
+    answer = ragstone("ask", "When does the ferry leave Halm?", "--base", base, **down)
+    assert "22:15" in answer.out
+    assert "only words were searched" in answer.err
+    refused = ragstone("search", "ferry", "--base", base, "--mode", "vector", **down)
+    assert refused.code == 1
+    assert "127.0.0.1:9" in refused.err
+
+
+def test_a_path_names_its_own_file_though_others_end_alike(
+    ragstone: CommandLine, tmp_path: Path, base: str
+) -> None:
+    inner = tmp_path / "copies" / str(tmp_path).lstrip("/")
+    for folder in (tmp_path, inner):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ferry.md").write_text(FERRY)
+    assert ragstone("add", tmp_path, "--base", base).code == 0
+    for reference in (tmp_path / "ferry.md", "ferry.md"):  # the command runs in tmp_path
+        shown = ragstone("show", reference, "--base", base, "--json")
+        assert shown.json["uri"] == (tmp_path / "ferry.md").as_uri()
+    assert ragstone("rm", inner.name + "/ferry.md", "--base", base).code == 2
+
+
+def test_a_document_is_found_by_a_file_name_that_is_no_utf_8(
+    ragstone: CommandLine, tmp_path: Path, base: str
+) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    (tmp_path / name).write_text("The mill opens at nine.")
+    assert ragstone("add", tmp_path, "--base", base).code == 0
+    shown = ragstone("show", name, "--base", base, "--text")
+    assert (shown.code, "nine" in shown.out) == (0, True)
+    assert ragstone("show", os.fsdecode(b"\xff\xfe"), "--base", base).code == 3

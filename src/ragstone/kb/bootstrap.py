@@ -15,7 +15,8 @@ import anyio
 
 from ragstone.augment import CitedContext
 from ragstone.clean import clean
-from ragstone.errors import NoText
+from ragstone.embed.unavailable import UnavailableEmbedder
+from ragstone.errors import ModelUnavailable, NoText, ProviderError
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
@@ -67,8 +68,17 @@ class App:
     async def embedder(self) -> Embedder:
         return await self._once("embedder", self._open_embedder)
 
-    async def parser(self) -> ParserPool:
-        return await self._once("parser", self._open_parser)
+    async def parser(self, workers: int | None = None) -> ParserPool:
+        """Reads up to `workers` files at once, by default as many as the settings say."""
+        count = workers or self.settings.parse_workers
+        return await self._once(f"parser of {count}", lambda: self._open_parser(count))
+
+    async def searching_embedder(self) -> Embedder:
+        """The embedder; where it cannot be opened one that says so, for a search can do without."""
+        try:
+            return await self.embedder()
+        except (ProviderError, ModelUnavailable) as error:
+            return UnavailableEmbedder(error)
 
     async def chat(self) -> ChatModel | None:
         """The chat model of the settings; None is a normal state."""
@@ -82,7 +92,7 @@ class App:
             max_size=settings.chunk_size, overlap=settings.chunk_overlap, tokenizer=embedder.tokenizer
         )
         return IngestPipeline(
-            parse=await self.parser(),
+            parse=await self.parser(parsers),
             clean=[clean],
             split=split,
             embedder=embedder,
@@ -107,7 +117,7 @@ class App:
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
         retriever, chat = await self._retriever("hybrid", top_k, None), await self.chat()
-        extractive = ExtractiveGenerator(await self.embedder())
+        extractive = ExtractiveGenerator(await self.searching_embedder())
         return QueryPipeline(
             retrievers=[retriever],
             select=[TokenBudget(self.settings.context_tokens)],
@@ -119,7 +129,7 @@ class App:
     async def _retriever(self, mode: SearchMode, top_k: int, min_score: float | None) -> StoreRetriever:
         return StoreRetriever(
             store=await self.store(),
-            embedder=None if mode == "text" else await self.embedder(),
+            embedder=None if mode == "text" else await self.searching_embedder(),
             mode=mode,
             top_k=top_k,
             min_score=min_score,
@@ -176,10 +186,10 @@ class App:
         self._stack.push_async_callback(embedder.aclose)
         return embedder
 
-    async def _open_parser(self) -> ParserPool:
+    async def _open_parser(self, workers: int) -> ParserPool:
         settings = self.settings
         pool = ParserPool(
-            workers=settings.parse_workers,
+            workers=workers,
             timeout=settings.parse_timeout,
             memory=settings.parse_memory_mb * 1_000_000,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ from psycopg.sql import SQL
 from ragstone.errors import InputError, NotFound
 from ragstone.kb.bases import QUERIES
 from ragstone.postgres.pool import Database
+from ragstone.store.checks import storable
 from ragstone.store.encoding import read_remarks
 from ragstone.types import Remark
 
@@ -43,20 +45,25 @@ async def listing(database: Database, base_id: str | None) -> list[DocumentInfo]
 async def find(database: Database, reference: str, base_id: str | None) -> DocumentInfo:
     """The one document that `reference` names: id (or its first 6 characters), uri, path, file name, title.
 
+    A whole id or uri and the path of a file that is there win over file names and titles.
+
     Raises:
         NotFound: none does. InputError: several do; names them.
     """
     reference = reference.strip()
+    # A file name may hold bytes that are no UTF-8: such text is in no column, but its uri may be.
+    stored = reference if storable(reference) else None
+    uris = [uri for uri in (stored, _as_uri(reference)) if uri is not None]
     values = {
         "base_id": base_id,
-        "reference": reference,
-        "uris": [reference, *_as_uris(reference)],
-        "tail": "/" + quote(reference.lstrip("/")) if reference else "",
+        "reference": stored,
+        "uris": uris,
+        "tail": "/" + quote(os.fsencode(reference.lstrip("/"))),
     }
-    found = await _read(database, QUERIES["find_documents"], values)
-    if not found or not reference:
+    found = await _read(database, QUERIES["find_documents"], values) if reference else []
+    if not found:
         raise NotFound("kb.document_not_found", reference=reference)
-    exact = [info for info in found if reference in (info.document_id, info.uri)]
+    exact = [info for info in found if info.document_id == reference or info.uri in uris]
     if len(exact or found) > 1:
         matches = ", ".join(f"{info.document_id} ({info.base}: {info.uri})" for info in found[:5])
         raise InputError("kb.document_ambiguous", reference=reference, matches=matches)
@@ -71,11 +78,11 @@ async def _read(database: Database, query: SQL, values: Mapping[str, object]) ->
     return [DocumentInfo(**row) for row in rows]
 
 
-def _as_uris(reference: str) -> list[str]:
+def _as_uri(reference: str) -> str | None:
     try:
-        return [Path(reference).expanduser().resolve().as_uri()]
+        return Path(reference).expanduser().resolve().as_uri()
     except (OSError, RuntimeError, ValueError):
-        return []
+        return None
 
 
 async def chunk_ids(database: Database, document_id: str) -> list[str]:
