@@ -1,0 +1,91 @@
+"""What the query path does when a part of it fails or leaves passages out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ragstone import (
+    CitedContext,
+    Document,
+    Hit,
+    MemoryStore,
+    ModelGenerator,
+    Prompt,
+    Query,
+    QueryPipeline,
+    RecursiveSplitter,
+    StoreRetriever,
+    Vectors,
+)
+from ragstone.errors import InvalidQuery, ProviderUnavailable, StoreUnavailable
+from ragstone.testing import FakeEmbedder
+from ragstone.testing.chat import FakeChatModel
+
+pytestmark = pytest.mark.anyio
+
+LINES = ("The mill opens at nine.", "The mill sells flour.", "The mill has two wheels.")
+
+
+class Down(FakeEmbedder):
+    """A model that answers for documents only."""
+
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        raise ProviderUnavailable("embed.unavailable", url="http://localhost", reason="no connection")
+
+
+async def filled(embedder: FakeEmbedder) -> MemoryStore:
+    store = MemoryStore()
+    split = RecursiveSplitter(max_size=20, overlap=0, tokenizer=embedder.tokenizer)
+    for name, text in enumerate(LINES):
+        document = Document(text=text, uri=f"file:///{name}", title=str(name))
+        chunks = split(document)
+        vectors = await embedder.embed_documents([chunk.embedding_text for chunk in chunks])
+        await store.replace(document, chunks, vectors)
+    return store
+
+
+def pipeline(*retrievers: object, answer: str = "Nine [1].", augment: object = None) -> QueryPipeline:
+    return QueryPipeline(
+        retrievers=retrievers,  # type: ignore[arg-type]
+        augment=augment or CitedContext(),  # type: ignore[arg-type]
+        generate=ModelGenerator(FakeChatModel(answer)),
+    )
+
+
+async def test_of_several_retrievers_the_one_that_fails_ends_the_search_with_its_own_error() -> None:
+    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
+
+    async def broken(query: Query) -> list[Hit]:
+        raise StoreUnavailable("postgres.closed")
+
+    with pytest.raises(StoreUnavailable):
+        await pipeline(found, broken).search(Query("mill"))
+
+
+async def test_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> None:
+    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
+
+    async def last_only(query: Query, hits: Sequence[Hit]) -> Prompt:
+        return await CitedContext()(query, hits[-1:])
+
+    answer = await pipeline(found, augment=last_only, answer="So it says [1].").ask(Query("mill"))
+    assert answer.hits == answer.retrieved[-1:]
+    assert [citation.chunk_id for citation in answer.citations] == [answer.retrieved[-1].chunk.chunk_id]
+
+
+async def test_without_the_model_min_score_of_another_scale_leaves_nothing_out() -> None:
+    down = Down()
+    retriever = StoreRetriever(store=await filled(down), embedder=down, min_score=0.9)
+    result = await pipeline(retriever).search(Query("mill flour"))
+    assert len(result.hits) == len(LINES)
+    assert result.degraded == ("embedder_failed",)
+    with pytest.raises(ProviderUnavailable):
+        await replace(retriever, mode="vector")(Query("mill flour"))
+
+
+async def test_a_min_score_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InvalidQuery):
+        StoreRetriever(store=MemoryStore(), embedder=FakeEmbedder(), min_score=float("nan"))
