@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -40,6 +40,7 @@ from ragstone.types import (
     Hit,
     Prompt,
     Query,
+    Scope,
     SearchResult,
     Sources,
     StageDone,
@@ -119,12 +120,12 @@ class QueryPipeline:
     async def _find(self, query: Query, run: _Run) -> AsyncGenerator[StageDone, None]:
         for transform in self.transform:
             with run.trace.stage("transform"):
-                query = await transform(query)
+                query = _within(query.scope, await transform(query))
             yield run.stage_done()
         queries = [query]
         if self.expand is not None:
             with run.trace.stage("expand"):
-                queries = await self.expand(query)
+                queries = [_within(query.scope, one) for one in await self.expand(query)]
             yield run.stage_done()
         with run.trace.stage("retrieve") as detail:
             rankings = await self._retrieve(queries)
@@ -218,6 +219,11 @@ class QueryPipeline:
             usage=run.usage,
             trace=tuple(run.trace.steps),
         )
+
+
+def _within(scope: Scope, query: Query) -> Query:
+    """`query` with no more to see than `scope`, which a stage that makes a new question may forget."""
+    return query if query.scope == scope else replace(query, scope=scope & query.scope)
 
 
 def _mode(generate: Generator) -> AnswerMode:

@@ -17,6 +17,7 @@ from ragstone import (
     Query,
     QueryPipeline,
     RecursiveSplitter,
+    Scope,
     StoreRetriever,
     Vectors,
 )
@@ -74,6 +75,21 @@ async def test_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> 
     answer = await pipeline(found, augment=last_only, answer="So it says [1].").ask(Query("mill"))
     assert answer.hits == answer.retrieved[-1:]
     assert [citation.chunk_id for citation in answer.citations] == [answer.retrieved[-1].chunk.chunk_id]
+
+
+async def test_a_stage_that_forgets_the_scope_does_not_widen_it() -> None:
+    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
+
+    async def forgetful(query: Query) -> Query:
+        return Query(f"{query.text} flour")
+
+    async def forgetting(query: Query) -> list[Query]:
+        return [query, Query("wheels")]
+
+    for stages in ({"transform": [forgetful]}, {"expand": forgetting}):
+        searching = replace(pipeline(found), **stages)  # type: ignore[arg-type]
+        assert (await searching.search(Query("mill"))).hits
+        assert (await searching.search(Query("mill", scope=Scope(bases=("other",))))).hits == ()
 
 
 async def test_without_the_model_min_score_of_another_scale_leaves_nothing_out() -> None:
