@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import queue
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -45,12 +46,33 @@ class Blocking(Generic[T]):
             return value
 
         def call(*args: object, **kwargs: object) -> Any:
-            result = self._portal.call(lambda: _resolved(lambda: value(*args, **kwargs)))
+            result = self._call(lambda: value(*args, **kwargs))
             if isinstance(result, AsyncIterator):
                 return BlockingStream(self._portal, cast("AsyncIterator[object]", result))
             return result
 
         return call
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._target)})
+
+    def _call(self, make: Callable[[], Any]) -> Any:
+        """What `make` comes to. When the wait is interrupted (Ctrl-C), the work ends before this returns."""
+        ended = threading.Event()
+
+        async def run() -> Any:
+            try:
+                return await _resolved(make)
+            finally:
+                ended.set()
+
+        future = self._portal.start_task_soon(run)
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():
+                ended.wait()
+            raise
 
     def __enter__(self) -> Blocking[T]:
         return self

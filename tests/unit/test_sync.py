@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import AsyncIterator
 
@@ -42,6 +44,15 @@ class Counter:
         finally:
             self.streams_ended += 1
             self.stream_ended.set()
+
+    async def wait_for_ctrl_c(self) -> None:
+        try:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            await anyio.sleep(30)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.lowlevel.checkpoint()
+                self.streams_ended += 1
 
     async def aclose(self) -> None:
         self.closed = True
@@ -90,6 +101,20 @@ def test_a_stream_left_early_is_ended() -> None:
         with face.count() as stream:
             assert next(stream) == 0
         assert face.stream_ended.wait(10)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no signal for one thread")
+def test_ctrl_c_ends_the_work_that_is_waited_for() -> None:
+    with Blocking(make) as face:
+        with pytest.raises(KeyboardInterrupt):
+            face.wait_for_ctrl_c()
+        assert face.streams_ended == 1
+        assert face.double(2) == 4
+
+
+def test_the_names_of_the_object_are_listed() -> None:
+    with Blocking(make) as face:
+        assert {"double", "count", "close"} <= set(dir(face))
 
 
 @pytest.mark.calls_blocking_parts
