@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,18 @@ def test_the_language_may_stand_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "ragstone.toml").write_text('lang = "zh"\n')
     assert user_language({"RAGSTONE_HOME": str(tmp_path), "LANG": "en_US.UTF-8"}) == "zh"
     assert user_language(at(tmp_path, LANG="en")) == "en"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")
+def test_a_file_with_a_key_must_be_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "ragstone.toml"
+    file.write_text('embed_api_key = "hidden"\n')
+    file.chmod(0o644)
+    with pytest.raises(InvalidSetting, match="chmod 600") as refused:
+        load(at(tmp_path))
+    assert "hidden" not in str(refused.value)
+    file.chmod(0o600)
+    assert load(at(tmp_path)).embed_api_key == "hidden"
+    file.write_text("top_k = 5\n")
+    file.chmod(0o644)
+    assert load(at(tmp_path)).top_k == 5

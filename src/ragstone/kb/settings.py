@@ -153,7 +153,13 @@ def _from_file(path: Path) -> dict[str, object]:
         _check_name(name, f"{name} ({path})")
         if name == "home":
             raise InvalidSetting("kb.settings_home", path=path)
+        if name in (*_SECRETS, "database_url") and _open_to_others(path):
+            raise InvalidSetting("kb.settings_open", path=path, name=name)
     return values
+
+
+def _open_to_others(path: Path) -> bool:
+    return sys.platform != "win32" and bool(path.stat().st_mode & 0o077)
 
 
 def _check_name(name: str, where: str) -> None:
