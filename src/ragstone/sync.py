@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
+import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 T = TypeVar("T")
@@ -57,21 +58,29 @@ class Blocking(Generic[T]):
         return sorted({*super().__dir__(), *dir(self._target)})
 
     def _call(self, make: Callable[[], Any]) -> Any:
-        """What `make` comes to. When the wait is interrupted (Ctrl-C), the work ends before this returns."""
+        """What `make` comes to. When Ctrl-C ends the wait, the work has ended before this returns."""
+        scopes: list[anyio.CancelScope] = []
         ended = threading.Event()
 
         async def run() -> Any:
             try:
-                return await _resolved(make)
+                with anyio.CancelScope() as scope:
+                    scopes.append(scope)
+                    return await _resolved(make)
             finally:
                 ended.set()
 
-        future = self._portal.start_task_soon(run)
+        def stop() -> None:
+            if scopes:
+                scopes[0].cancel()
+            else:  # it was never begun
+                ended.set()
+
         try:
-            return future.result()
-        except BaseException:
-            if future.cancel():
-                ended.wait()
+            return self._portal.call(run)
+        except KeyboardInterrupt:
+            self._portal.call(stop)
+            ended.wait()
             raise
 
     def __enter__(self) -> Blocking[T]:
