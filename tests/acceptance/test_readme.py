@@ -95,6 +95,7 @@ def test_every_program_runs(readme: str, code: str, newcomer: Path) -> None:
     done = run(f"{sys.executable} {program}", newcomer)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    assert "do not answer" not in done.stdout
 
 
 @pytest.mark.parametrize("readme", [*READMES, "CONTRIBUTING.md", "docs/architecture.md"])

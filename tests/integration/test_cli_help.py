@@ -41,6 +41,9 @@ def test_every_command_has_a_help_page_with_an_example(command: str, language: s
     assert f"  ragstone {command}" in page.out.partition({"en": "Example", "zh": "示例"}[language])[2]
     assert "--json" in page.out
     assert "Traceback" not in page.err
+    assert "{DOC}" not in page.out
+    assert "{FILE}" not in page.out
+    assert not any(line.strip() in ("[required]", "[必填]") for line in page.out.splitlines())
 
 
 def test_the_language_follows_the_locale_and_the_setting_wins(light: CommandLine) -> None:

@@ -198,7 +198,12 @@ def _usage(error: typer.TyperException) -> str:
                 "cli.usage_near" if near else "cli.usage_option", name=name, near=near, command=command
             )
         case "BadParameter":
-            return say("cli.usage_value", name=name, reason=error.message.rstrip("."), command=command)
+            return say(
+                "cli.usage_value",
+                name=name,
+                reason=error.message.removeprefix("Value error, ").rstrip("."),
+                command=command,
+            )
         case _:
             return say("cli.usage", reason=error.format_message().rstrip("."), command=command)
 
@@ -210,7 +215,9 @@ def _body(about: str, details: str) -> str:
 
 def _polished(page: str) -> str:
     """A help page without typer's marks for types, in the user's language."""
-    page = re.sub(r"\{([A-Z]+)\}\.\.\.", r"\1...", page).replace(" <list[str]>", "").replace(" <str>", "")
+    page = re.sub(r"\{([A-Z]+)\}", r"\1", page).replace(" <list[str]>", "").replace(" <str>", "")
+    # The types took room, so that a mark was put on a line of its own.
+    page = re.sub(r"\n +\[required\]", "  [required]", page)
     if language() == "en":
         return page
     for typed, key in _FRAME.items():

@@ -136,6 +136,7 @@ class _Conversation:
         show_remarks(self._terminal, answer, extractive=self._remark_due)
         self._remark_due = self._remark_due and answer.mode != "extractive"
         if answer.citations:
+            self._terminal.line()
             show_sources(self._terminal, answer.citations)
         self._terminal.line()
 
