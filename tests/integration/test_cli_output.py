@@ -64,7 +64,7 @@ def test_json_has_no_nan_keeps_letters_and_writes_times_in_iso_8601() -> None:
         {"x": [float("nan"), float("inf"), np.float32(0.5)], "t": datetime(2026, 1, 2, tzinfo=UTC)}
     )
     assert json.loads(text) == {"x": [None, None, 0.5], "t": "2026-01-02T00:00:00+00:00"}
-    assert as_json({"名": "值\u2028\n"}).isprintable() or "值" in as_json({"名": "值"})
+    assert as_json({"名": "值"}) == '{"名": "值"}'
     assert "\n" not in as_json({"a": "b\nc"})
 
 
