@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,12 @@ from blockbuster import blockbuster_ctx
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Cases and documents beside the checkout; tests that read them are collected only where it exists."""
+
+
+def pytest_configure() -> None:
+    """A run in the background of a shell (`make test &`) ignores Ctrl-C, and so would the commands under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
