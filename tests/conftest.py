@@ -17,7 +17,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_configure() -> None:
-    """A run in the background of a shell (`make test &`) ignores Ctrl-C, and so would the commands under test."""
+    """A run in a shell's background (`make test &`) ignores Ctrl-C, and so would the commands it tests."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
