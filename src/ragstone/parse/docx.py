@@ -57,15 +57,14 @@ def parse_docx(blob: Blob, package: Package) -> Document:
 
 
 def _main_part(package: Package) -> str:
-    for item in package.xml("_rels/.rels") or ():
+    for item in package.items("_rels/.rels"):
         if attribute(item, "Type").endswith("/officeDocument"):
             return attribute(item, "Target").lstrip("/")
     return "word/document.xml"
 
 
 def _properties(package: Package) -> tuple[str, dict[str, str | datetime]]:
-    core = package.xml("docProps/core.xml")
-    found = {local(item): " ".join((item.text or "").split()) for item in core or ()}
+    found = {local(item): " ".join((item.text or "").split()) for item in package.items("docProps/core.xml")}
     metadata: dict[str, str | datetime] = {}
     if found.get("creator"):
         metadata["author"] = tidy_characters(found["creator"])

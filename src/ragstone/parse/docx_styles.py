@@ -14,7 +14,11 @@ class Styles:
     """Heading level and list mark of a paragraph; counts numbered lists as it is asked."""
 
     def __init__(self, styles: Element | None, numbering: Element | None) -> None:
-        self._styles = {attribute(item, "styleId"): item for item in styles or () if local(item) == "style"}
+        self._styles = {
+            attribute(item, "styleId"): item
+            for item in (() if styles is None else styles)
+            if local(item) == "style"
+        }
         self._default = next(
             (name for name, item in self._styles.items()
              if attribute(item, "default") in ("1", "true") and attribute(item, "type") == "paragraph"), ""

@@ -66,6 +66,11 @@ class Package:
         except ElementTree.ParseError as error:
             raise self._corrupt(error) from error
 
+    def items(self, name: str) -> list[ElementTree.Element]:
+        """What stands in the root of a part; nothing when the part is not there."""
+        root = self.xml(name)
+        return [] if root is None else list(root)
+
     def children(self, name: str, depth: int) -> Iterator[ElementTree.Element]:
         """Elements at `depth` (the root is 1) of a part, one at a time, so that memory stays small."""
         data, level = self.read(name), 0
