@@ -84,6 +84,13 @@ async def listing(database: Database) -> list[BaseInfo]:
         return await (await cursor.execute(QUERIES["list_bases"])).fetchall()
 
 
+async def model_of(database: Database, base_id: str) -> str | None:
+    """The embedding model of a base's vectors; None before its first document."""
+    async with database.connection() as connection:
+        row = await (await connection.execute(QUERIES["base_model"], {"base_id": base_id})).fetchone()
+    return row[0] if row else None
+
+
 async def document_ids(database: Database, base_id: str) -> list[str]:
     async with database.connection() as connection:
         rows = await (await connection.execute(QUERIES["base_documents"], {"base_id": base_id})).fetchall()

@@ -6,6 +6,7 @@ loads no model and `ragstone parse` starts no database.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import anyio
 from ragstone.augment import CitedContext
 from ragstone.clean import clean
 from ragstone.embed.unavailable import UnavailableEmbedder
-from ragstone.errors import ModelUnavailable, NoText, ProviderError
+from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
@@ -33,6 +34,7 @@ from ragstone.store.postgres import PostgresStore
 from ragstone.types import Blob, Document
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class App:
         self._on_notice = on_notice
         self._stack = AsyncExitStack()
         self._made: dict[str, Any] = {}
-        self._lock = anyio.Lock()
+        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def _notify(self, key: str, values: Mapping[str, object], fraction: float | None = None) -> None:
         if self._on_notice is not None:
@@ -87,16 +89,20 @@ class App:
     # --- pipelines ---------------------------------------------------------------
 
     async def ingest(self, parsers: int | None = None) -> IngestPipeline:
-        settings, embedder = self.settings, await self.embedder()
+        settings = self.settings
+        store, embedder = await self._together(self.store, self.embedder)
         split = RecursiveSplitter(
             max_size=settings.chunk_size, overlap=settings.chunk_overlap, tokenizer=embedder.tokenizer
         )
+        room = embedder.max_tokens - split.context_size
+        if split.max_size > room:
+            raise InvalidSetting("kb.chunk_size", value=split.max_size, model=embedder.identity, limit=room)
         return IngestPipeline(
             parse=await self.parser(parsers),
             clean=[clean],
             split=split,
             embedder=embedder,
-            store=await self.store(),
+            store=store,
             settings=f"{PARSER_REVISION}/{split.identity}",
             parsers=parsers or settings.parse_workers,
         )
@@ -127,9 +133,13 @@ class App:
         )
 
     async def _retriever(self, mode: SearchMode, top_k: int, min_score: float | None) -> StoreRetriever:
+        if mode == "text":
+            store, embedder = await self.store(), None
+        else:
+            store, embedder = await self._together(self.store, self.searching_embedder)
         return StoreRetriever(
-            store=await self.store(),
-            embedder=None if mode == "text" else await self.searching_embedder(),
+            store=store,
+            embedder=embedder,
             mode=mode,
             top_k=top_k,
             min_score=min_score,
@@ -142,10 +152,28 @@ class App:
             await self._stack.aclose()
 
     async def _once(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
-        async with self._lock:
+        async with self._locks[name]:
             if name not in self._made:
                 self._made[name] = await make()
             return self._made[name]
+
+    async def _together(
+        self, first: Callable[[], Awaitable[T]], second: Callable[[], Awaitable[U]]
+    ) -> tuple[T, U]:
+        """Both parts, opened side by side: the database is set up while the model is read."""
+        opened: list[T] = []
+        others: list[U] = []
+
+        async def open_first() -> None:
+            opened.append(await first())
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(open_first)
+                others.append(await second())
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        return opened[0], others[0]
 
     async def _open_database(self) -> Database:
         if self.settings.database_url:

@@ -301,7 +301,7 @@ class KnowledgeBases:
         """The base's id, once it is sure that its vectors are of the present model."""
         database, embedder = await self._database(), await self._app.embedder()
         base_id = await bases.ensure(database, name)
-        stored = next(info.model for info in await bases.listing(database) if info.base_id == base_id)
+        stored = await bases.model_of(database, base_id)
         if stored not in (None, embedder.identity):
             raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=embedder.identity)
         return base_id

@@ -15,6 +15,9 @@ LEFT JOIN documents d USING (base_id)
 GROUP BY b.base_id, b.name, m.identity, b.created_at
 ORDER BY b.name
 
+-- name: base_model
+SELECT m.identity FROM bases b JOIN models m USING (model_id) WHERE b.base_id = %(base_id)s
+
 -- name: base_documents
 SELECT document_id FROM documents WHERE base_id = %(base_id)s
 
