@@ -78,7 +78,7 @@ class Blocking(Generic[T]):
 
         try:
             return self._portal.call(run)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # SystemExit: a signal asked the program to end
             self._portal.call(stop)
             ended.wait()
             raise

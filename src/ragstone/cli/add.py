@@ -43,6 +43,8 @@ def add(
     checked_sources(sources)
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise InputError("cli.jobs", value=jobs, limit=MAX_JOBS)
+    # A name that is blank is refused: it may be a variable that was never set.
+    name = DEFAULT_BASE if base is None else base
     notices = Notices(terminal)
     progress = AddProgress(notices)
 
@@ -52,15 +54,15 @@ def add(
         progress(event)
 
     async def work(bases: KnowledgeBases) -> IngestResult:
-        return await bases.add(*sources, base=base or DEFAULT_BASE, glob=glob, jobs=jobs, on_event=on_event)
+        return await bases.add(*sources, base=name, glob=glob, jobs=jobs, on_event=on_event)
 
     started = time.perf_counter()
     result = with_bases(terminal, work, notices=notices)
     seconds = time.perf_counter() - started
     if as_json:
-        terminal.emit(summary_json(base or DEFAULT_BASE, result, seconds))
+        terminal.emit(summary_json(name, result, seconds))
     else:
-        show_summary(terminal, base or DEFAULT_BASE, result, seconds)
+        show_summary(terminal, name, result, seconds)
     return exit_code(result)
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -119,6 +119,8 @@ def main(arguments: Sequence[str]) -> int:
             import traceback
 
             traceback.print_exc()
+        if _unwritable(error):
+            _discard(sys.stdout)
         code, name, message = _verdict(error)
         try:
             terminal.fail(name, message)
@@ -177,6 +179,8 @@ def _verdict(error: Exception) -> tuple[int, str, str]:
             return 1, "cli.aborted", say("cli.aborted")
         case OSError() if error.filename and error.strerror:
             return 1, "cli.system", say("cli.system", path=error.filename, reason=error.strerror)
+        case OSError() if _unwritable(error):
+            return 1, "cli.output", say("cli.output", reason=error.strerror)
         case _:
             return 1, "cli.unexpected", say("cli.unexpected", kind=type(error).__name__, reason=error)
 
@@ -239,10 +243,20 @@ def _broken_pipe(error: Exception) -> bool:
     return any(state & (select.POLLERR | select.POLLHUP) for _, state in ends.poll(0))
 
 
+def _unwritable(error: Exception) -> bool:
+    """Whether a write failed, most likely that of the output: of an open file no name is known."""
+    kinds = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return isinstance(error, OSError) and error.filename is None and error.errno in kinds
+
+
 def _leave_quietly() -> int:
     """Whoever read our output has gone, as with `| head`; what a shell reports then is 141."""
-    # What is left in the buffers goes nowhere, so that the interpreter does not complain at its end.
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(devnull, stream.fileno())
+    _discard(sys.stdout, sys.stderr)
     return 141
+
+
+def _discard(*streams: TextIO) -> None:
+    """What is left in the buffers goes nowhere, so that the interpreter does not complain at its end."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(devnull, stream.fileno())

@@ -152,7 +152,9 @@ def shortened(text: str, length: int) -> str:
 
 
 def _write(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
-    if console.is_terminal:
+    if not text:
+        console.print()  # padding of nothing would be nothing, not an empty line
+    elif console.is_terminal:
         from rich.padding import Padding
         from rich.text import Text
 

@@ -145,7 +145,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 def _from_file(path: Path) -> dict[str, object]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # what is wrong with the home is said by the database
         return {}
     except (OSError, ValueError) as error:
         raise InvalidSetting("kb.settings_file", path=path, reason=error) from error
