@@ -374,6 +374,26 @@ async def test_work_goes_on_after_the_server_was_killed(home: Path, runtime_fold
     assert stopped(home)
 
 
+async def test_nobody_is_sent_to_a_server_that_still_recovers(home: Path, runtime_folder: Path) -> None:
+    async with await start(home, runtime_folder) as first, await start(home, runtime_folder) as second:
+        pid = server_pid(home)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        with anyio.fail_after(PATIENCE_S):
+            while not stopped(home):  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first.ensure_running)
+                # While the first starts it, the second asks from the first moment a process is seen.
+                while server_pid(home) in (None, pid):  # noqa: ASYNC110
+                    await anyio.sleep(0.0005)
+                conninfo = await second.ensure_running()
+                connection = await psycopg.AsyncConnection.connect(conninfo)
+                await connection.close()
+    assert stopped(home)
+
+
 async def test_a_server_killed_between_two_runs_starts_again(
     home: Path, runtime_folder: Path, client: Callable[..., Client]
 ) -> None:

@@ -104,8 +104,9 @@ class Cluster:
         if self._start_lock.fileno() < 0:
             raise StoreUnavailable("postgres.closed")
         with _room(self.folder):
-            pid, _ = self._pid_file()
-            healthy = pid is not None and self._alive() and self._is_server(pid)
+            # One that replays its log after a crash would refuse; the lock waits for it.
+            pid, ready = self._pid_file()
+            healthy = ready and pid is not None and self._alive() and self._is_server(pid)
         if not healthy:
             with self._starting():
                 self._ensure(_silent)

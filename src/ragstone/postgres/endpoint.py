@@ -83,8 +83,12 @@ def write_private(path: Path, text: str, account: Account) -> None:
 
 
 def _fits(folder: Path) -> bool:
-    # libpq reads a comma as the end of one host and the beginning of the next.
-    return "," not in str(folder) and len(os.fsencode(folder / _SOCKET_NAME)) <= _MAX_SOCKET_PATH
+    # libpq reads a comma as the end of one host and the beginning of the next; a line end
+    # would end the line of the file that tells others where the socket is.
+    return (
+        not any(char in str(folder) for char in ",\r\n")
+        and len(os.fsencode(folder / _SOCKET_NAME)) <= _MAX_SOCKET_PATH
+    )
 
 
 def _short_folders(folder: Path, account: Account) -> list[Path]:
