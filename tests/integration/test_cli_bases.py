@@ -230,6 +230,7 @@ def test_a_piped_conversation_answers_line_by_line(ragstone: CommandLine, docume
     )
     assert [set(value) >= {"answer"} for value in ended.events] == [True, False, True]
     assert ended.events[1]["error"]["code"] == "core.query_long"
+    assert ended.code == 1
 
 
 def test_in_a_conversation_the_second_ctrl_c_leaves(ragstone: CommandLine) -> None:

@@ -97,7 +97,7 @@ async def test_the_dimension_is_found_with_one_request(server: Server) -> None:
         assert isinstance(embedder, OpenAIEmbedder)
         seam: Embedder = embedder
         assert seam.dimension == 3
-        assert seam.identity == "openai/m"
+        assert seam.identity == f"openai/m/{seam.dimension}"
     assert len(server.bodies) == 1
 
 
@@ -138,7 +138,7 @@ async def test_prefixes_are_put_in_front_and_are_part_of_the_identity(server: Se
     async with opened(server, query_prefix="query: ", document_prefix="passage: ") as embedder:
         await embedder.embed_queries(["q"])
         await embedder.embed_documents(["d"])
-        assert embedder.identity.startswith("openai/m/")
+        assert embedder.identity.startswith(f"openai/m/{embedder.dimension}/")
     assert server.inputs == [["query: q"], ["passage: d"]]
 
 

@@ -49,6 +49,15 @@ def test_a_wrong_value_is_named_with_its_setting(tmp_path: Path, name: str, valu
         load(at(tmp_path, **{name: value}))
 
 
+def test_what_a_setting_may_be_is_said_without_words_of_one_language(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        load(at(tmp_path, TOP_K="abc"))
+    assert "1 ... 1,000" in refused.value.text("zh")
+    with pytest.raises(InvalidSetting) as refused:
+        load(at(tmp_path, LANG="fr"))
+    assert "'auto' | 'en' | 'zh'" in refused.value.text("zh")
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ragstone.toml").write_text("top_k = \n")
     with pytest.raises(InvalidSetting, match=r"ragstone\.toml"):

@@ -39,7 +39,7 @@ def chat(base: Bases = None, filter: Filter = None, top_k: TopK = None, as_json:
             conversation.run()
         finally:
             notices.close()
-    return 0
+    return conversation.code
 
 
 class _Conversation:
@@ -60,6 +60,12 @@ class _Conversation:
         self._last: Answer | None = None
         self._typed = sys.stdin.isatty() and sys.stdout.isatty()
         self._remark_due = True
+        self._failed = False
+
+    @property
+    def code(self) -> int:
+        """1 when a question of a pipe failed; a person has seen it."""
+        return int(self._failed and not self._typed)
 
     def run(self) -> None:
         if self._typed:
@@ -123,6 +129,7 @@ class _Conversation:
         except RagstoneError as error:
             self._notices.close()
             self._terminal.fail(error.code, told(error))
+            self._failed = True
             return
         self._last = answer
         self._history += [

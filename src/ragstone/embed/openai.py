@@ -115,9 +115,9 @@ class OpenAIEmbedder:
 
     @property
     def identity(self) -> str:
-        """The model's name, with a mark of the prefixes; the address is no part of it."""
+        """The model's name and dimension, with a mark of the prefixes; the address is no part of it."""
         mark = f"/{digest(*self._prefixes, size=4)}" if any(self._prefixes) else ""
-        return f"openai/{self._model}{mark}"
+        return f"openai/{self._model}/{self._dimension}{mark}"
 
     @property
     def dimension(self) -> int:

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 from urllib.parse import urlsplit, urlunsplit
 
 from ragstone.errors import InvalidSetting
@@ -166,7 +166,8 @@ def _check_name(name: str, where: str) -> None:
     names = [item.name for item in fields(Settings)]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
-        raise InvalidSetting("kb.setting_unknown", name=where, near=near[0] if near else ", ".join(names))
+        known = ", ".join(known for known in names if not known.startswith("test_"))
+        raise InvalidSetting("kb.setting_unknown", name=where, near=near[0] if near else known)
 
 
 def _validated(values: dict[str, object]) -> Settings:
@@ -178,7 +179,8 @@ def _validated(values: dict[str, object]) -> Settings:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "?"
         shown = _masked(name, values.get(name, ""))
-        raise InvalidSetting("kb.setting_value", name=name, value=shown, reason=first["msg"]) from error
+        reason = _expected(name) or first["msg"]
+        raise InvalidSetting("kb.setting_value", name=name, value=shown, reason=reason) from error
     _check_ranges(settings)
     return settings
 
@@ -199,12 +201,19 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 }
 
 
+def _expected(name: str) -> str:
+    """The values a setting may have, in signs that need no language."""
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        return f"{low:,} ... {high:,}"
+    return " | ".join(repr(choice) for choice in get_args(get_type_hints(Settings).get(name)))
+
+
 def _check_ranges(settings: Settings) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(settings, name)
         if not low <= value <= high:
-            reason = f"{low:,} ... {high:,}"
-            raise InvalidSetting("kb.setting_value", name=name, value=value, reason=reason)
+            raise InvalidSetting("kb.setting_value", name=name, value=value, reason=_expected(name))
     if settings.chunk_overlap >= settings.chunk_size:
         raise InvalidSetting(
             "kb.setting_value",
