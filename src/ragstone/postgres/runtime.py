@@ -109,7 +109,9 @@ def _copy(package: Path, target: Path) -> None:
     """Copy binaries with the libraries beside them; another process may do so at once."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for folder in (target.parent, target.parent.parent):
-        folder.chmod(folder.stat().st_mode | 0o755)
+        mode = folder.stat().st_mode
+        if mode & 0o755 != 0o755:  # whoever owns a folder that is open already need not be asked
+            folder.chmod(mode | 0o755)
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
         # The binaries find these libraries by a path relative to themselves.
