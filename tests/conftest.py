@@ -12,9 +12,6 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-"""Cases and documents beside the checkout; tests that read them are collected only where it exists."""
-
 
 def pytest_configure() -> None:
     """A run in a shell's background (`make test &`) ignores Ctrl-C, and so would the commands it tests."""

@@ -15,11 +15,11 @@ from typing import Any
 import anyio
 import pytest
 
-from conftest import SHARED
 from ragstone.clean import clean
 from ragstone.errors import ContentError, NoText
 from ragstone.parse.sandbox import ParserPool
 from ragstone.types import Blob, Document
+from shared_data import SHARED
 
 pytestmark = [
     pytest.mark.anyio,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conftest import SHARED
 from ragstone.augment import CitedContext
 from ragstone.errors import InvalidStage
 from ragstone.prompts import prompt_text
 from ragstone.types import Chunk, Hit, Query
+from shared_data import SHARED
 
 pytestmark = pytest.mark.anyio
 FILE = SHARED / "cases" / "query_augment.jsonl"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conftest import SHARED
 from ragstone.chat.sse import EventReader
+from shared_data import SHARED
 
 FILE = SHARED / "cases" / "sse.jsonl"
 CASES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()] if FILE.exists() else []

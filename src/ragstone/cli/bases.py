@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from ragstone.cli.answers import local_path
 from ragstone.cli.options import Base, Json
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import base_json, info_json
@@ -62,7 +64,9 @@ def _row(info: DocumentInfo) -> tuple[str, ...]:
     size = say("cli.list_chunks", chunks=info.chunks)
     if info.pages:
         size = f"{say('cli.list_pages', pages=info.pages)}, {size}"
-    name = info.title or info.uri
+    name, file = info.title or info.uri, Path(local_path(info.uri)).name
+    if file != name:
+        name = f"{name}  ({file})"
     warned = say("cli.list_warnings", count=len(info.warnings)) if info.warnings else ""
     return info.document_id[:SHORT_ID], f"{info.updated_at.astimezone():%Y-%m-%d}", name, size, warned
 
