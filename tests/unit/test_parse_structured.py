@@ -174,6 +174,10 @@ def test_xml_that_is_cut_off_stays_text_with_a_remark() -> None:
     assert document.warnings[0].key == "parse.xml_broken"
 
 
+def test_code_with_tags_stays_code() -> None:
+    assert text_of("a.vue", "<template><p>{{ x }}</p></template>") == "<template><p>{{ x }}</p></template>"
+
+
 def test_text_that_begins_with_an_angle_stays_text() -> None:
     assert text_of("a.txt", "<user> hi\n<other> hello & bye") == "<user> hi\n<other> hello & bye"
 

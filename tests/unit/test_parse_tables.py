@@ -46,6 +46,13 @@ def test_german_cells_keep_quotes_line_ends_delimiters_and_decimal_commas() -> N
     ]
 
 
+def test_lines_above_a_table_and_years_over_columns() -> None:
+    data = "季度报告\n\n项目,2022,2023\n收入,1,2\n"
+    assert (
+        text_of("a.csv", data) == "季度报告\n\n| 项目 | 2022 | 2023 |\n| --- | --- | --- |\n| 收入 | 1 | 2 |"
+    )
+
+
 def test_rows_of_other_lengths_lose_nothing() -> None:
     assert text_of("a.csv", "a,b\n1\n1,2,3\n") == (
         "| a | b |  |\n| --- | --- | --- |\n| 1 |  |  |\n| 1 | 2 | 3 |"

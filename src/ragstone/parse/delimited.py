@@ -25,9 +25,12 @@ def parse_delimited(blob: Blob, decoded: Decoded) -> Document:
     text, delimiter = _without_hint(decoded.text)
     delimiter = delimiter or find_delimiter(text)
     rows = list(_rows(text, delimiter)) if delimiter else []
+    before = next((index for index, row in enumerate(rows) if len(row) > 1), 0)  # lines above the table
+    above, rows = rows[:before], rows[before:]
     if not rows or not is_head(rows):
         return parse_text(blob, decoded)
     outline = Outline()
+    outline.block("\n".join(row[0] for row in above))
     write_table(outline, rows[0], rows[1:])
     return document(blob, outline.text, media_type="text/csv", warnings=damage(blob, decoded))
 

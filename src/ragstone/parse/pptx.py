@@ -87,7 +87,7 @@ def _authors(package: Package) -> dict[str, str]:
     return {
         attribute(item, "id"): attribute(item, "name")
         for part in ("ppt/commentAuthors.xml", "ppt/authors.xml")
-        for item in each(package.xml(part))
+        for item in package.items(part)
     }
 
 
@@ -149,7 +149,7 @@ class _Slide:
                 self._outline.block("\n".join(f"> {line}" for line in lines))
 
     def _comments(self, part: str) -> None:
-        for item in each(self._package.xml(part)):
+        for item in self._package.items(part):
             text = " ".join(
                 " ".join((found.text or "") for found in item.iter() if local(found) in ("text", "t")).split()
             )

@@ -196,6 +196,8 @@ def _parse_textual(blob: Blob) -> Document:
         if suffix in _BINARY_NAMES:
             raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix.upper()) from None
         raise
+    if is_sheet_xml(decoded.text):
+        return parse_sheet_xml(blob, decoded)
     if is_fiction(decoded.text):
         return parse_fiction(blob, decoded)
     if _is_html(decoded, suffix):
@@ -217,8 +219,6 @@ def _parse_structured(blob: Blob, decoded: Decoded, suffix: str) -> Document | N
     """JSON, XML and delimited tables, whatever their names; None for other text."""
     if suffix in _MARKDOWN_NAMES or blob.media_type == "text/markdown":
         return None
-    if is_sheet_xml(decoded.text):
-        return parse_sheet_xml(blob, decoded)
     if suffix in _BINARY_NAMES - _TABLE_BINARIES:
         return None  # a page saved in place of the file
     for parse_it, names in ((parse_json, JSON_NAMES), (parse_xml, XML_NAMES)):

@@ -19,6 +19,7 @@ MAX_ROW = 600
 
 Row = Sequence[str]
 
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMBER = re.compile(r"[^\w\s]{0,3}\d[\d.,:/\s%-]*(?:[A-Za-z%°€$£¥]{0,3})\)?")
 
 
@@ -64,10 +65,13 @@ def write_table(outline: Outline, head: Row, body: Sequence[Row]) -> None:
 
 
 def is_head(rows: Sequence[Row]) -> bool:
-    """Whether the first row names the columns: mostly filled, no numbers, no value twice."""
+    """Whether the first row names the columns: mostly filled, no numbers but years, no value twice."""
     first = [cell.strip() for cell in rows[0]]
     filled = [cell for cell in first if cell]
-    if len(filled) * 2 < len(first) or any(_NUMBER.fullmatch(cell) for cell in filled):
+    named = [cell for cell in filled if not _YEAR.fullmatch(cell)]  # years stand over columns too
+    if len(filled) * 2 < len(first) or any(_NUMBER.fullmatch(cell) for cell in named):
+        return False
+    if not named and len(filled) == len(first):
         return False
     return len(set(filled)) == len(filled) and not any(len(cell) > 200 for cell in filled)
 

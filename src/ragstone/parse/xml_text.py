@@ -35,7 +35,7 @@ def parse_xml(blob: Blob, decoded: Decoded, *, named: bool) -> Document | None:
     What is named so and is not well-formed stays as it is written, with a remark.
     """
     text = decoded.text.lstrip()
-    if not _ROOT.match(text):
+    if not _ROOT.match(text) or not (named or text.startswith("<?xml") or may_be(blob)):
         return None
     reader = _Reader()
     try:
@@ -50,6 +50,11 @@ def parse_xml(blob: Blob, decoded: Decoded, *, named: bool) -> Document | None:
     name, tree = root
     write_tree(outline, tree, (name,))
     return document(blob, outline.text, media_type="application/xml", warnings=damage(blob, decoded))
+
+
+def may_be(blob: Blob) -> bool:
+    """Whether the name leaves open what a text is; code with tags (Vue, JSX) stays code."""
+    return "." not in blob.name or blob.name.casefold().endswith((".txt", ".dat", ".xls"))
 
 
 @dataclass(slots=True)
