@@ -316,6 +316,8 @@ def test_compressed_rtf() -> None:
         "😀👨‍👩‍👧🤠" * 20,
         "ᠮᠣᠩᠭᠣᠯ ภาษาไทย हिन्दी العربية",
         "Icon \ue001 in a long line of ordinary words that go on and on and on and on",
+        "\uf0a8 ja \uf0a8 nein \uf0fe egal",
+        "\U0001faea\U0001fae9 \U0001faea",
         "漢字と仮名、한국어 문장, 龍龜鬱",
     ],
 )
@@ -327,6 +329,7 @@ def test_writing_is_trusted(text: str) -> None:
     "text",
     [
         "\ufffd" * 30 + "text",
+        "\uf041\uf042\uf043 \uf044\uf045\uf046",
         "\ue000\ue001\ue002 \ue003\ue004 abc",
         "".join(chr(0x3400 + (n * 7919) % 0x1900) for n in range(300)),
         "中文内容是什么样子的呢".encode("gbk").decode("latin-1"),

@@ -120,7 +120,7 @@ def test_elements_attributes_namespaces_and_cdata() -> None:
 
 def test_mixed_text_stays_together_and_in_order() -> None:
     data = "<doc><title>T</title><p>Mit <b>fett</b>em Wort<note>n</note>.</p><p>Zwei</p></doc>"
-    assert text_of("a.xml", data) == "doc\ntitle: T\np: Mit fettem Wortn., Zwei"
+    assert text_of("a.xml", data) == "doc\ntitle: T\n\ndoc > p\n- Mit fettem Wortn.\n- Zwei"
 
 
 def test_html_inside_a_feed_is_text() -> None:

@@ -24,6 +24,7 @@ Tree: TypeAlias = "str | Pairs | list[Tree]"
 
 NAMES = frozenset({"json", "jsonl", "ndjson", "geojson", "ipynb", "jsonld", "har", "webmanifest"})
 MAX_DEPTH = 200
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
 def parse_json(blob: Blob, decoded: Decoded, *, named: bool) -> Document | None:
@@ -164,8 +165,9 @@ def _flat(value: Tree) -> str | None:
     if not value:
         return ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        line = ", ".join(cast("list[str]", value))
-        return line if len(line) <= 500 else None
+        items = cast("list[str]", value)
+        short = all(len(item) <= 100 and not item.rstrip().endswith(_SENTENCE_ENDS) for item in items)
+        return ", ".join(items) if short and sum(map(len, items)) <= 500 else None
     return None
 
 

@@ -13,11 +13,14 @@ SAMPLE = 20_000
 """Characters looked at: evenly from the beginning, the middle and the end."""
 MAX_BAD = 0.05
 """Share of replacement, private-use, unassigned and control characters above which text is refused."""
+MAX_SYMBOLS = 0.5
+"""Share of signs of symbol fonts; a form has some for its check boxes."""
 MAX_RARE = 0.3
 """Share of Chinese characters in no national set: of misread bytes a half, of writing next to none."""
 MAX_ACCENTS = 0.6
 """Share of words made of accented letters only, as in Chinese bytes read as Latin letters."""
 
+_SYMBOLS = re.compile("[\uf000-\uf0ff]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _ACCENTED = re.compile("(?<![A-Za-z])[\u00a1-\u00ff]{2,}(?![A-Za-z])")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u00ff]{2,}|[\u00a1-\u00ff]{2,}")
@@ -45,6 +48,9 @@ def doubts(text: str) -> tuple[str, str] | None:
     if len(bad) > 2 and len(bad) > MAX_BAD * visible:
         code, _count = Counter(bad).most_common(1)[0]
         return f"{len(bad) * 100 // visible}% U+{ord(code):04X}", _around(sample, code)
+    symbols = _SYMBOLS.findall(sample)
+    if len(symbols) > MAX_SYMBOLS * visible:
+        return f"{len(symbols) * 100 // visible}% U+F000..U+F0FF", "".join(symbols[:15])
     han = _HAN.findall(sample)
     rare = [character for character in han if not _in_a_national_set(character)]
     if len(han) >= 20 and len(rare) > MAX_RARE * len(han):
@@ -71,6 +77,8 @@ def _sample(text: str) -> str:
 def _is_bad(character: str) -> bool:
     if character < "\x7f":
         return character < " " and character not in "\t\n\r"
+    if "\uf000" <= character <= "\uf0ff" or character >= "\U0001f000":
+        return False  # check boxes and bullets of symbol fonts; emoji newer than this Python
     return character == "\ufffd" or unicodedata.category(character) in ("Co", "Cn", "Cc", "Cs")
 
 
