@@ -250,6 +250,43 @@ def test_a_doc_whose_bytes_are_no_text_is_refused() -> None:
         parse(blob("a.doc", doc(noise + "\r")))
 
 
+def atom(kind: int, content: bytes, *, version: int = 0, instance: int = 0) -> bytes:
+    """A record of a PPT; `version` 15 holds others."""
+    return struct.pack("<HHI", instance << 4 | version, kind, len(content)) + content
+
+
+def ppt(title: str, box: str, note: str, *, encrypted: bool = False) -> bytes:
+    """One slide whose title stands in the outline, with a text box and a note."""
+    listed = atom(1011, struct.pack("<IIiII", 2, 0, 1, 256, 0)) + atom(3999, struct.pack("<I", 0))
+    listed += atom(4000, title.encode("utf-16-le"))
+    notes = atom(1011, struct.pack("<IIiII", 3, 0, 0, 300, 0))
+    main = atom(1000, atom(4080, listed, version=15) + atom(4080, notes, version=15, instance=2), version=15)
+    reference = atom(0xF00D, atom(3998, struct.pack("<I", 0)), version=15)
+    text = atom(0xF00D, atom(3999, struct.pack("<I", 4)) + atom(4008, box.encode("latin-1")), version=15)
+    shapes = b"".join(atom(0xF004, shape, version=15) for shape in (text, reference))
+    slide = atom(1006, atom(1036, atom(0xF003, shapes, version=15), version=15), version=15)
+    words = atom(3999, struct.pack("<I", 2)) + atom(4000, note.encode("utf-16-le"))
+    page = atom(1008, atom(1009, struct.pack("<I", 256)) + atom(0xF00D, words, version=15), version=15)
+    places = [0, len(main), len(main) + len(slide)]
+    stream = main + slide + page
+    directory = atom(6002, struct.pack("<IIII", 3 << 20 | 1, *places))
+    last = struct.pack("<IIIII", 0, 0, 0, len(stream), 1) + struct.pack("<III", 4, 0, int(encrypted))
+    edit = len(stream) + len(directory)
+    user = b"\0" * 16 + struct.pack("<I", edit)
+    return container({"PowerPoint Document": stream + directory + atom(4085, last), "Current User": user})
+
+
+def test_ppt_slide_with_title_first_text_and_note() -> None:
+    document = parse(blob("a.ppt", ppt("标题😀", "eins\rzwei\x0bdrei", "备注一\r备注二")))
+    assert document.text == "# 标题😀\n\neins\nzwei drei\n\n> 备注一\n\n> 备注二"
+    assert (document.title, document.pages[0].number) == ("标题😀", 1)
+
+
+def test_an_encrypted_ppt_asks_for_its_password() -> None:
+    with pytest.raises(PasswordRequired):
+        parse(blob("a.ppt", ppt("t", "b", "n", encrypted=True)))
+
+
 def message(properties: Mapping[str, bytes], *, page: int = 0) -> bytes:
     numbers = b"\0" * 32 + (struct.pack("<IIQ", 0x3FFD0003, 6, page) if page else b"")
     sent = (datetime(2024, 5, 1, 8, tzinfo=UTC) - datetime(1601, 1, 1, tzinfo=UTC)) // timedelta(
