@@ -137,3 +137,83 @@ def docx(body: str, **parts: str) -> bytes:
 def part(tag: str, inside: str) -> str:
     """A part such as `footnotes` with its namespace."""
     return f'<w:{tag} xmlns:w="{_W}">{inside}</w:{tag}>'
+
+
+# --- XLSX and PPTX -----------------------------------------------------------------
+
+_R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_S = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_P = "http://schemas.openxmlformats.org/presentationml/2006/main"
+_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+
+
+def relations(targets: Mapping[str, tuple[str, str]]) -> str:
+    """A `.rels` part: id -> (last word of the type, target)."""
+    inside = "".join(
+        f'<Relationship Id="{name}" Type="{_R}/{kind}" Target="{target}"/>'
+        for name, (kind, target) in targets.items()
+    )
+    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{inside}</Relationships>'
+
+
+def workbook(sheets: Mapping[str, str], *, strings: str = "") -> bytes:
+    """An XLSX; sheet name (with `!hidden` for a hidden one) -> what stands inside `<worksheet>`."""
+    listed = "".join(
+        f'<sheet name="{name.partition("!")[0]}" sheetId="{number}" r:id="r{number}"'
+        f"{' state=' + chr(34) + 'hidden' + chr(34) if '!' in name else ''}/>"
+        for number, name in enumerate(sheets, 1)
+    )
+    parts = {
+        "xl/workbook.xml": f'<workbook xmlns="{_S}" xmlns:r="{_R}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": relations(
+            {
+                f"r{number}": ("worksheet", f"worksheets/sheet{number}.xml")
+                for number in range(1, len(sheets) + 1)
+            }
+        ),
+        "xl/sharedStrings.xml": f'<sst xmlns="{_S}">{strings}</sst>',
+        "xl/styles.xml": f'<styleSheet xmlns="{_S}"><cellXfs><xf numFmtId="0"/></cellXfs></styleSheet>',
+    }
+    for number, inside in enumerate(sheets.values(), 1):
+        parts[f"xl/worksheets/sheet{number}.xml"] = f'<worksheet xmlns="{_S}">{inside}</worksheet>'
+    return zipped(parts)
+
+
+def shape(text: str, *, role: str = "", level: int = 0) -> str:
+    """A shape of a slide; `\\n` parts paragraphs."""
+    mark = f'<p:ph type="{role}"/>' if role else ""
+    paragraphs = "".join(
+        f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{escape(line)}</a:t></a:r></a:p>' for line in text.split("\n")
+    )
+    return f"<p:sp><p:nvSpPr><p:nvPr>{mark}</p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>"
+
+
+def slides(
+    bodies: Sequence[str], *, notes: Mapping[int, str] | None = None, hidden: Sequence[int] = ()
+) -> bytes:
+    """A PPTX with the shapes of each slide, and notes by slide number."""
+    spaces = f'xmlns:p="{_P}" xmlns:a="{_A}" xmlns:r="{_R}"'
+    listed = "".join(f'<p:sldId id="{255 + n}" r:id="s{n}"/>' for n in range(1, len(bodies) + 1))
+    parts = {
+        "ppt/presentation.xml": f"<p:show {spaces}><p:sldIdLst>{listed}</p:sldIdLst></p:show>",
+        "ppt/_rels/presentation.xml.rels": relations(
+            # The order of the file names is not the order of the show.
+            {f"s{n}": ("slide", f"slides/slide{len(bodies) + 1 - n}.xml") for n in range(1, len(bodies) + 1)}
+        ),
+    }
+    for number, body in enumerate(bodies, 1):
+        name = f"slide{len(bodies) + 1 - number}.xml"
+        show = ' show="0"' if number in hidden else ""
+        parts[f"ppt/slides/{name}"] = (
+            f"<p:sld {spaces}{show}><p:cSld><p:spTree>{body}</p:spTree></p:cSld></p:sld>"
+        )
+        if notes and number in notes:
+            parts[f"ppt/slides/_rels/{name}.rels"] = relations(
+                {"n": ("notesSlide", f"../notesSlides/n{number}.xml")}
+            )
+            parts[f"ppt/notesSlides/n{number}.xml"] = (
+                f"<p:notes {spaces}><p:cSld><p:spTree>{shape(notes[number], role='body')}"
+                f"{shape('7', role='sldNum')}"
+                "</p:spTree></p:cSld></p:notes>"
+            )
+    return zipped(parts)

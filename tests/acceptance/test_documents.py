@@ -31,7 +31,11 @@ pytestmark = [
 DOCS = SHARED / "data" / "docs"
 NOT_READ_YET = frozenset({"parse.not_read_yet", "parse.archive"})
 # Every row of these kinds must hold; others may be refused as not read yet.
-REQUIRED = ("txt", "md", "html", "pdf", "docx", "filename", "csv", "json", "xml", "wrong_extension")
+REQUIRED = (
+    "txt", "md", "html", "pdf", "doc", "docx", "ppt", "pptx", "xls", "xlsx", "xlsb", "odt", "ods", "odp",
+    "rtf", "epub", "fb2", "msg", "csv", "json", "xml", "macro", "filename",
+    "wrong_extension", "encrypted_office",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from making import blob, docx, lines, paragraph, pdf, zipped
+from making import blob, docx, lines, paragraph, pdf, shape, slides, zipped
 from ragstone.errors import (
     ContentError,
     CorruptContent,
@@ -17,6 +17,8 @@ from ragstone.parse.router import parse
 HTML = "<html><body><h1>Head</h1><p>text</p></body></html>"
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504)
 MAIL = "From: a@example.org\nTo: b@example.org\nSubject: hello\nDate: today\n\nbody"
+
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 
 
 @pytest.mark.parametrize(
@@ -34,9 +36,17 @@ MAIL = "From: a@example.org\nTo: b@example.org\nSubject: hello\nDate: today\n\nb
         ("a.htm", b"words <b>bold</b>", "text/html"),
         ("a.md", HTML.encode(), "text/markdown"),
         ("a.txt", b"# words", "text/plain"),
-        ("a.csv", b"a,b\n1,2\n", "text/plain"),
-        ("a.json", b'{"a": NaN}', "text/plain"),
-        ("a.xml", b"<?xml version='1.0'?><a>words</a>", "text/plain"),
+        ("a.csv", b"a,b\n1,2\n", "text/csv"),
+        ("a.xlsx", b"name,n,m\na,1,2\nb,3,4\n", "text/csv"),
+        ("a.json", b'{"a": NaN}', "application/json"),
+        ("a.xml", b"<?xml version='1.0'?><a>words</a>", "application/xml"),
+        ("a.pdf", b"{\\rtf1 words}", "application/rtf"),
+        (
+            "a.txt",
+            slides([shape("words")]),
+            PPTX,
+        ),
+        ("a.yml", b"a: 1\nb: [1, 2]", "text/plain"),
         ("a.html", b"no tags at all", "text/plain"),
         ("BM.txt", b"BMW builds cars", "text/plain"),
         ("a.txt", b"The mark %PDF-1.7 begins a PDF file.", "text/plain"),
@@ -60,11 +70,11 @@ def test_the_content_decides(name: str, data: bytes, media_type: str) -> None:
         ("a.docx", zipped({"hello.txt": "x"}), UnsupportedContent, "parse.archive"),
         ("a.zip", b"PK\x03\x04 and then nothing", CorruptContent, "parse.corrupt"),
         ("a.gz", b"\x1f\x8b\x08" + bytes(20), UnsupportedContent, "parse.archive"),
-        ("a.pptx", zipped({"ppt/presentation.xml": "<x/>"}), UnsupportedContent, "parse.not_read_yet"),
-        ("a.doc", OLE + "WordDocument".encode("utf-16-le"), UnsupportedContent, "parse.not_read_yet"),
-        ("a.doc", OLE + b"\xec\xa5" + bytes(9) + b"\x01", PasswordRequired, "parse.password"),
+        ("a.pptx", zipped({"ppt/presentation.xml": "<x/>"}), NoText, "parse.no_text"),
+        ("a.doc", OLE + "WordDocument".encode("utf-16-le"), CorruptContent, "parse.corrupt"),
+        ("a.db", b"SQLite format 3\x00" + bytes(100), UnsupportedContent, "parse.not_read_yet"),
+        ("a.docx", b'{"a": 1}', CorruptContent, "parse.misnamed"),
         ("a.docx", OLE + "EncryptedPackage".encode("utf-16-le"), PasswordRequired, "parse.password"),
-        ("a.rtf", b"{\\rtf1 text}", UnsupportedContent, "parse.not_read_yet"),
         ("a.txt", MAIL.encode(), UnsupportedContent, "parse.not_read_yet"),
         ("a.bin", bytes(range(256)) * 4, UnsupportedContent, "parse.binary"),
     ],
@@ -78,8 +88,8 @@ def test_what_is_not_read_says_why(name: str, data: bytes, error: type[ContentEr
 
 
 def test_what_is_not_read_yet_names_what_is() -> None:
-    with pytest.raises(UnsupportedContent, match=r"looks like RTF.*PDF, DOCX") as caught:
-        parse(blob("a.rtf", b"{\\rtf1 text}"))
+    with pytest.raises(UnsupportedContent, match=r"looks like SQLite.*PDF, DOCX") as caught:
+        parse(blob("a.db", b"SQLite format 3\x00" + bytes(100)))
     assert "Markdown" in caught.value.text("zh")
 
 

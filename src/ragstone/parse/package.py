@@ -73,7 +73,11 @@ class Package:
 
     def children(self, name: str, depth: int) -> Iterator[ElementTree.Element]:
         """Elements at `depth` (the root is 1) of a part, one at a time, so that memory stays small."""
-        data, level = self.read(name), 0
+        return self.elements(self.read(name), depth)
+
+    def elements(self, data: bytes, depth: int) -> Iterator[ElementTree.Element]:
+        """The same of a part that has been read."""
+        level = 0
         self._refuse_entities(data)
         try:
             for event, element in ElementTree.iterparse(io.BytesIO(data), events=("start", "end")):
@@ -115,3 +119,8 @@ def child(element: ElementTree.Element | None, *path: str) -> ElementTree.Elemen
             return None
         element = next((item for item in element if local(item) == name), None)
     return element
+
+
+def each(element: ElementTree.Element | None) -> Iterator[ElementTree.Element]:
+    """The children of an element that may not be there."""
+    return iter(() if element is None else element)

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import PurePosixPath
+from typing import TypeAlias, cast
 
 from ragstone.errors import (
     CorruptContent,
     MissingExtra,
     NoText,
-    PasswordRequired,
     UnsupportedContent,
 )
 from ragstone.parse.decode import Decoded, decode
+from ragstone.parse.delimited import NAMES as TABLE_NAMES
+from ragstone.parse.delimited import find_delimiter, parse_delimited
+from ragstone.parse.fiction import is_fiction, parse_fiction
+from ragstone.parse.keyed import NAMES as JSON_NAMES
+from ragstone.parse.keyed import parse_json
 from ragstone.parse.package import Package
+from ragstone.parse.plain_markup import NAMES as MARKUP_NAMES
+from ragstone.parse.plain_markup import parse_plain_markup
+from ragstone.parse.plugins import parse_by_plugin
+from ragstone.parse.sheet_xml import is_sheet_xml, parse_sheet_xml
 from ragstone.parse.text import parse_markdown, parse_text
+from ragstone.parse.trust import check
+from ragstone.parse.xml_text import NAMES as XML_NAMES
+from ragstone.parse.xml_text import parse_xml
 from ragstone.types import Blob, Document
 
-READ_TODAY = "PDF, DOCX, XLSX, ODT, ODS, ODP, EPUB, HTML, Markdown, text"
+PackageReader: TypeAlias = Callable[[Blob, Package], Document]
+
+READ_TODAY = (
+    "PDF, DOCX, DOC, RTF, ODT, XLSX, XLSB, XLS, ODS, CSV, PPTX, PPT, ODP, EPUB, FB2, MSG, HTML, Markdown, "
+    "JSON, XML, text"
+)
 
 _IMAGES = (
     (b"\x89PNG", "PNG"), (b"\xff\xd8\xff", "JPEG"), (b"GIF8", "GIF"), (b"BM", "BMP"),
@@ -28,14 +47,12 @@ _ARCHIVES = (
     (b"7z\xbc\xaf'\x1c", "7z"), (b"Rar!\x1a\x07", "RAR"),
 )  # fmt: skip
 _OTHERS = (
-    (b"{\\rtf", "RTF"), (b"!BDN", "PST"), (b"SQLite format 3\x00", "SQLite"), (b"AT&TFORM", "DjVu"),
+    (b"!BDN", "PST"), (b"SQLite format 3\x00", "SQLite"), (b"AT&TFORM", "DjVu"),
     (b"\x7fELF", "ELF"), (b"MZ\x90", "EXE"), (b"wOFF", "WOFF"), (b"ITSF", "CHM"),
 )  # fmt: skip
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_OLE_STREAMS = (
-    ("WordDocument", "DOC"), ("PowerPoint Document", "PPT"), ("Workbook", "XLS"), ("Book", "XLS"),
-    ("__properties_version1.0", "MSG"),
-)  # fmt: skip
+_OLD_SHEETS = (b"\x09\x04\x06\x00", b"\x09\x02\x06\x00", b"\x09\x00\x04\x00", b"\x09\x08\x08\x00\x00\x05")
+"""How Excel files of before 1993, and those without a container, begin."""
 _ODF = {
     b"application/vnd.oasis.opendocument.text": "ODT",
     b"application/vnd.oasis.opendocument.spreadsheet": "ODS",
@@ -48,6 +65,8 @@ _BINARY_NAMES = frozenset({
     "doc", "xls", "ppt", "msg", "zip", "gz", "7z", "rar", "png", "jpg", "jpeg", "gif", "bmp", "tif",
     "tiff", "webp", "heic", "mp3", "mp4", "avi", "mov", "exe", "dll",
 })  # fmt: skip
+_TABLE_BINARIES = frozenset({"xls", "xlsx", "xlsm", "xlsb"})
+"""Of these, names under which programs save tables as text or XML."""
 _MARKDOWN_NAMES = frozenset({"md", "markdown", "mdown", "mkd", "mdx", "qmd", "rmd"})
 _HTML_NAMES = frozenset({"html", "htm", "xhtml", "shtml", "doc", "xls"})
 _HTML_START = re.compile(
@@ -73,7 +92,8 @@ def parse(blob: Blob) -> Document:
     if not blob.data:
         raise NoText("load.empty", name=blob.name)
     try:
-        return _parse(blob)
+        document = parse_by_plugin(blob)
+        return document if document is not None else _parse(blob)
     except ImportError as error:
         raise MissingExtra("core.missing_extra", feature=f"Reading {blob.name}", extra="parse") from error
 
@@ -85,9 +105,32 @@ def _parse(blob: Blob) -> Document:
 
         return parse_pdf(blob)
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
-        return _parse_package(blob)
+        return _trusted(blob, _parse_package(blob))
     if data.startswith(_OLE):
-        raise _ole_error(blob)
+        from ragstone.parse.ole import parse_ole
+
+        return _trusted(blob, parse_ole(blob, types=READ_TODAY))
+    if data.startswith(_OLD_SHEETS):
+        from ragstone.parse.xls import parse_xls
+
+        return _trusted(blob, parse_xls(blob))
+    if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{\\rtf"):
+        from ragstone.parse.rtf import parse_rtf
+
+        return _trusted(blob, parse_rtf(blob))
+    _refuse(blob)
+    return _parse_textual(blob)
+
+
+def _trusted(blob: Blob, document: Document) -> Document:
+    """`document`, if its text is writing; text files were judged when they were decoded."""
+    check(blob, document.text, document.media_type)
+    return document
+
+
+def _refuse(blob: Blob) -> None:
+    """Raise for what nothing here reads."""
+    data = blob.data
     for table, error, key in (
         (_IMAGES, NoText, "parse.image"),
         (_ARCHIVES, UnsupportedContent, "parse.archive"),
@@ -99,7 +142,6 @@ def _parse(blob: Blob) -> Document:
             raise error(key, name=blob.name, found=found, types=READ_TODAY)
     if data[8:12] == b"WEBP" or data[4:12] in (b"ftypheic", b"ftypavif", b"ftypmif1"):
         raise NoText("parse.image", name=blob.name, found="WebP" if data[8:12] == b"WEBP" else "HEIC")
-    return _parse_textual(blob)
 
 
 def _is_pdf(data: bytes) -> bool:
@@ -109,17 +151,20 @@ def _is_pdf(data: bytes) -> bool:
     return b"%PDF-" in data[:1024] and b"startxref" in data
 
 
+_PACKAGE_READERS = {
+    "DOCX": "docx", "XLSX": "xlsx", "XLSB": "xlsb", "PPTX": "pptx", "ODS": "ods", "ODT": "office",
+    "ODP": "office",
+    "EPUB": "office",
+}  # fmt: skip
+"""Type of a package -> the module here whose `parse_<module>` reads it; loaded when it is needed."""
+
+
 def _parse_package(blob: Blob) -> Document:
     package = Package(blob)
     package.found = found = _package_type(package)
-    if found == "DOCX":
-        from ragstone.parse.docx import parse_docx
-
-        return parse_docx(blob, package)
-    if found in ("XLSX", "ODT", "ODS", "ODP", "EPUB"):
-        from ragstone.parse.office import parse_office
-
-        return parse_office(blob, package)
+    if module := _PACKAGE_READERS.get(found):
+        reader = import_module(f"ragstone.parse.{module}")
+        return cast("PackageReader", getattr(reader, f"parse_{module}"))(blob, package)
     if found == "ZIP":
         raise UnsupportedContent("parse.archive", name=blob.name, found=found)
     raise UnsupportedContent("parse.not_read_yet", name=blob.name, found=found, types=READ_TODAY)
@@ -143,16 +188,6 @@ def _package_type(package: Package) -> str:
     return "ZIP"
 
 
-def _ole_error(blob: Blob) -> PasswordRequired | UnsupportedContent:
-    """The old Office formats are not read yet; an encrypted one is said to be so."""
-    data = blob.data
-    word = data[512:514] == b"\xec\xa5" and data[523:524] != b"" and bool(data[523] & 1)
-    if word or "EncryptedPackage".encode("utf-16-le") in data:
-        return PasswordRequired("parse.password", name=blob.name)
-    found = next((kind for stream, kind in _OLE_STREAMS if stream.encode("utf-16-le") in data), "OLE")
-    return UnsupportedContent("parse.not_read_yet", name=blob.name, found=found, types=READ_TODAY)
-
-
 def _parse_textual(blob: Blob) -> Document:
     suffix = PurePosixPath(blob.name.casefold()).suffix.lstrip(".")
     try:
@@ -161,10 +196,16 @@ def _parse_textual(blob: Blob) -> Document:
         if suffix in _BINARY_NAMES:
             raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix.upper()) from None
         raise
+    if is_sheet_xml(decoded.text):
+        return parse_sheet_xml(blob, decoded)
+    if is_fiction(decoded.text):
+        return parse_fiction(blob, decoded)
     if _is_html(decoded, suffix):
         from ragstone.parse.html import parse_html
 
         return parse_html(blob, decoded)
+    if (found := _parse_structured(blob, decoded, suffix)) is not None:
+        return found
     if suffix in _BINARY_NAMES:
         raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix.upper())
     if suffix in ("eml", "mht", "mhtml") or _is_mail(decoded.text):
@@ -172,6 +213,24 @@ def _parse_textual(blob: Blob) -> Document:
     if suffix in _MARKDOWN_NAMES or blob.media_type == "text/markdown":
         return parse_markdown(blob, decoded)
     return parse_text(blob, decoded)
+
+
+def _parse_structured(blob: Blob, decoded: Decoded, suffix: str) -> Document | None:
+    """JSON, XML and delimited tables, whatever their names; None for other text."""
+    if suffix in _MARKDOWN_NAMES or blob.media_type == "text/markdown":
+        return None
+    if suffix in _BINARY_NAMES - _TABLE_BINARIES:
+        return None  # a page saved in place of the file
+    for parse_it, names in ((parse_json, JSON_NAMES), (parse_xml, XML_NAMES)):
+        if (found := parse_it(blob, decoded, named=suffix in names)) is not None:
+            return found
+    is_table = suffix in TABLE_NAMES or blob.media_type in ("text/csv", "text/tab-separated-values")
+    may_be = suffix in _TABLE_BINARIES or suffix in ("", "txt", "dat")
+    if is_table or (may_be and find_delimiter(decoded.text, strict=True)):
+        return parse_delimited(blob, decoded)
+    if suffix in MARKUP_NAMES:
+        return parse_plain_markup(blob, decoded, MARKUP_NAMES[suffix])
+    return None
 
 
 def _is_html(decoded: Decoded, suffix: str) -> bool:
