@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ragstone.errors import CorruptContent, NoText, PasswordRequired
+from ragstone.parse import ocr
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.outline import MAX_HEADING, Heading, document, markdown_headings
 from ragstone.types import Blob, Document, PageSpan, Remark
@@ -51,8 +52,9 @@ def parse_pdf(blob: Blob) -> Document:
     pages, title = _read_plain(blob)
     _add_markdown(blob, pages)
     texts = [page.text() for page in pages]
+    by_ocr = _read_scanned(blob, texts, _unread(pages, texts))
     if not any(map(_says_something, texts)):
-        if any(page.picture for page in pages):
+        if any(page.picture for page in pages) and not ocr.installed():
             raise NoText("parse.scan", name=blob.name, pages=len(pages))
         if all(page.plain is None for page in pages):
             raise CorruptContent("parse.corrupt", name=blob.name, found="PDF", reason="no readable page")
@@ -67,7 +69,7 @@ def parse_pdf(blob: Blob) -> Document:
         title=title or first,
         headings=headings,
         pages=spans,
-        warnings=_warnings(blob, pages, texts),
+        warnings=[*_warnings(blob, pages, texts), *by_ocr],
     )
 
 
@@ -182,6 +184,47 @@ def _agreement(plain: str, markdown: str) -> float:
     return sum(piece in whole for piece in pieces) / len(pieces) if pieces else 1.0
 
 
+# --- scanned pages -------------------------------------------------------------------
+
+
+def _unread(pages: Sequence[_Page], texts: Sequence[str]) -> list[int]:
+    """Pages, from 0, that show a picture instead of text, or whose text is no text."""
+    return [
+        index
+        for index, (page, text) in enumerate(zip(pages, texts, strict=True))
+        if (page.picture and not _says_something(text)) or _is_garbled(text)
+    ]
+
+
+def _read_scanned(blob: Blob, texts: list[str], unread: Sequence[int]) -> list[Remark]:
+    """Fill in the text of these pages by OCR, where it is installed; a remark says which they are."""
+    if not unread or not ocr.installed():
+        return []
+    import pypdfium2
+
+    read: list[int] = []
+    pdf: Any = pypdfium2.PdfDocument(blob.data)
+    try:
+        for done, index in enumerate(unread[: ocr.MAX_PAGES]):
+            ocr.progress(done, min(len(unread), ocr.MAX_PAGES))
+            try:
+                text = ocr.read(_rendered(pdf[index]))
+            except pypdfium2.PdfiumError:
+                continue
+            if text:
+                texts[index] = text
+                read.append(index + 1)
+    finally:
+        pdf.close()
+    return [Remark(key="parse.read_by_ocr", values=_page_values(blob, read))] if read else []
+
+
+def _rendered(page: Any) -> Any:
+    width, height = cast("tuple[float, float]", page.get_size())
+    scale = min(ocr.MAX_DPI / 72, ocr.LONG_SIDE / max(width, height, 1.0))
+    return page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False).to_numpy()[:, :, :3]
+
+
 # --- judging -----------------------------------------------------------------------
 
 
@@ -196,12 +239,16 @@ _RARE = ((0x1400, 0x167F), (0x1680, 0x169F), (0x1700, 0x177F), (0x1900, 0x194F),
 
 
 def _refuse_garbled(blob: Blob, texts: Sequence[str]) -> None:
-    sample = "".join("".join(text.split()) for text in texts)[:50_000]
+    if _is_garbled(sample := "".join("".join(text.split()) for text in texts)[:50_000]):
+        raise CorruptContent("parse.garbled", name=blob.name, sample=repr(sample[:12]))
+
+
+def _is_garbled(text: str) -> bool:
+    sample = "".join(text.split())
     bad = sum(map(_is_meaningless, sample)) + 6 * len(re.findall(r"\(cid:\d+\)", sample))
     rare = [block for character in sample for block in _RARE if block[0] <= ord(character) <= block[1]]
     mixed = len(set(rare)) > 1 and len(rare) > len(sample) / 2
-    if mixed or bad > GARBLED * len(sample):
-        raise CorruptContent("parse.garbled", name=blob.name, sample=repr(sample[:12]))
+    return mixed or bad > GARBLED * len(sample)
 
 
 def _is_meaningless(character: str) -> bool:
@@ -230,8 +277,12 @@ def _warnings(blob: Blob, pages: Sequence[_Page], texts: Sequence[str]) -> Itera
     pictures = [number for number, (page, text) in numbered if page.picture and not _says_something(text)]
     for key, numbers in (("parse.pages_damaged", damaged), ("parse.pages_without_text", pictures)):
         if numbers:
-            shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
-            yield Remark(key=key, values={"name": blob.name, "pages": shown})
+            yield Remark(key=key, values=_page_values(blob, numbers))
+
+
+def _page_values(blob: Blob, numbers: Sequence[int]) -> dict[str, str | int]:
+    shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
+    return {"name": blob.name, "pages": shown}
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, list[PageSpan], list[Heading]]:

@@ -1,0 +1,146 @@
+"""Which files are containers, and what opens them. Runs inside a worker process, like `router.parse`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from ragstone.errors import CorruptContent, UnsupportedContent
+from ragstone.parse import archive
+from ragstone.parse.mail import MAIL_HEAD, is_mail, mail_entries
+from ragstone.parse.members import Entry, refused, unpack
+from ragstone.parse.router import OLE_MAGIC, ZIP_MAGIC, is_pdf, package_type
+from ragstone.types import Blob, LoadFailure
+
+
+def members(blob: Blob) -> Iterator[Blob | LoadFailure]:
+    """Every member of an archive, mail, mailbox or PDF, see `members.unpack`; nothing for other files.
+
+    Raises:
+        ContentError: it is damaged or over a limit.
+    """
+    return unpack(blob, _entries)
+
+
+def may_hold_members(blob: Blob) -> bool:
+    """Whether it is worth asking `members`, by a look at the first bytes only: safe for any file."""
+    data = blob.data
+    if data.startswith(ZIP_MAGIC):
+        # Office writes one of these first; a document that does not is found out later.
+        return not (
+            data[30:].startswith(b"[Content_Types].xml") or data[30:].startswith(b"mimetypeapplication/")
+        )
+    if archive.archive_type(data) or data.startswith(OLE_MAGIC) or b"%PDF-" in data[:1024]:
+        return True
+    return is_mail(data[:MAIL_HEAD].replace(b"\x00", b""), _suffix(blob))
+
+
+def _suffix(blob: Blob) -> str:
+    return PurePosixPath(blob.name.casefold()).suffix.lstrip(".")
+
+
+def _entries(blob: Blob) -> Iterable[Entry] | None:
+    data = blob.data
+    if data.startswith(ZIP_MAGIC):
+        from ragstone.parse.package import Package
+
+        return archive.entries(blob, "ZIP") if package_type(Package(blob)) == "ZIP" else None
+    if found := archive.archive_type(data):
+        return archive.entries(blob, found)
+    if is_pdf(data):
+        return _pdf_entries(blob)
+    if data.startswith(OLE_MAGIC):
+        return _outlook_entries(blob) if "__properties_version1.0".encode("utf-16-le") in data else None
+    return mail_entries(blob) if is_mail(data, _suffix(blob)) else None
+
+
+def _pdf_entries(blob: Blob) -> Iterator[Entry]:
+    """The files embedded in a PDF. One that does not open has none: why is told where it is parsed."""
+    import pypdfium2
+
+    try:
+        pdf: Any = pypdfium2.PdfDocument(blob.data)
+    except pypdfium2.PdfiumError:
+        return
+    try:
+        for number in range(pdf.count_attachments()):
+            try:
+                attachment: Any = pdf.get_attachment(number)
+                name = cast("str", attachment.get_name())
+            except pypdfium2.PdfiumError as error:
+                yield refused(f"attachment {number + 1}", _damaged(f"attachment {number + 1}", error))
+                continue
+            path = PurePosixPath(name.replace("\\", "/")).name or f"attachment {number + 1}"
+            yield Entry(path=path, read=partial(_pdf_read, attachment, path))
+    finally:
+        pdf.close()
+
+
+def _pdf_read(attachment: Any, path: str, limit: int) -> bytes:
+    import pypdfium2
+
+    try:
+        return bytes(attachment.get_data())[: limit + 1]
+    except pypdfium2.PdfiumError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> CorruptContent:
+    return CorruptContent("parse.corrupt", name=path, found="PDF", reason=str(error).rstrip("."))
+
+
+# MS-OXPROPS: the data of an attachment, its long and short file name, its media type.
+_DATA, _LONG_NAME, _SHORT_NAME, _MEDIA_TYPE = "37010102", "3707", "3704", "370E"
+_ATTACHED_MESSAGE = "3701000D"
+
+
+def _outlook_entries(blob: Blob) -> Iterator[Entry]:
+    """The attachments of an Outlook message (MSG), laid out as MS-OXMSG says."""
+    import io
+
+    import olefile
+
+    try:
+        ole = cast("Any", olefile.OleFileIO(io.BytesIO(blob.data)))
+    except (OSError, ValueError, IndexError, TypeError) as error:
+        raise CorruptContent("parse.corrupt", name=blob.name, found="MSG", reason=str(error)) from error
+    folders = sorted(
+        {
+            cast("str", path[0])
+            for path in ole.listdir(streams=True, storages=True)
+            if path[0].lower().startswith("__attach_version1.0_")
+        }
+    )
+    for number, folder in enumerate(folders, 1):
+        long_name, short_name = (_outlook_text(ole, folder, tag) for tag in (_LONG_NAME, _SHORT_NAME))
+        path = PurePosixPath((long_name or short_name).replace("\\", "/")).name or f"part {number}.bin"
+        if not ole.exists(f"{folder}/__substg1.0_{_DATA}"):
+            kind = "MSG" if ole.exists(f"{folder}/__substg1.0_{_ATTACHED_MESSAGE}") else "OLE"
+            yield refused(path, UnsupportedContent("parse.member_kind", name=path, found=kind))
+            continue
+        yield Entry(
+            path=path,
+            read=partial(_outlook_read, ole, f"{folder}/__substg1.0_{_DATA}"),
+            media_type=_outlook_text(ole, folder, _MEDIA_TYPE),
+        )
+
+
+def _outlook_read(ole: Any, stream: str, limit: int) -> bytes:
+    try:
+        return cast("bytes", ole.openstream(stream).read(limit + 1))
+    except (OSError, ValueError, IndexError) as error:
+        raise CorruptContent(
+            "parse.corrupt", name=stream, found="MSG", reason=str(error) or type(error).__name__
+        ) from error
+
+
+def _outlook_text(ole: Any, folder: str, tag: str) -> str:
+    for kind, encoding in (("001F", "utf-16-le"), ("001E", "")):
+        stream = f"{folder}/__substg1.0_{tag}{kind}"
+        if ole.exists(stream):
+            data = _outlook_read(ole, stream, 4_096)
+            text = data.decode(encoding, "replace") if encoding else archive.decode_names([data])[0]
+            return text.strip("\x00 ")
+    return ""
