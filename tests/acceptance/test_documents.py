@@ -155,7 +155,10 @@ async def test_every_container_gives_its_members_or_says_why(
     assert found["with-attachment.pdf"] == ["image.png"]
     assert found["testPDFPackage.pdf"] == ["PDF1.pdf", "PDF2.pdf"]
     assert found["eml_with_attachment.eml"] == ["test.txt"]
-    assert found["attachment_message_rfc822.eml"] == ["ForwardedMessage.eml"]
+    assert found["attachment_message_rfc822.eml"] == [
+        "ForwardedMessage.eml",
+        "ForwardedMessage.eml!/broken.pdf",
+    ]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -45,7 +45,8 @@ def test_parsing_a_mail_prints_the_mail(ragstone: CommandLine, tmp_path: Path) -
     mail = tmp_path / "m.eml"
     mail.write_bytes(
         b"From: a@b.c\nTo: d@e.f\nSubject: =?utf-8?B?5oql5Lu3?=\n"
-        b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\nThe body.\n--x\nContent-Disposition: attachment; filename=a.txt\n\nAttached.\n--x--\n"
+        b"Content-Type: multipart/mixed; boundary=x\n\n"
+        b"--x\n\nThe body.\n--x\nContent-Disposition: attachment; filename=a.txt\n\nAttached.\n--x--\n"
     )
     shown = ragstone("parse", mail, "--json").json
     assert shown["title"] == "报价"

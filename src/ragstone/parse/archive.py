@@ -21,6 +21,7 @@ from ragstone.errors import (
     ContentError,
     ContentTooLarge,
     CorruptContent,
+    NoText,
     PasswordRequired,
     UnsupportedContent,
 )
@@ -89,6 +90,8 @@ def parse_archive(blob: Blob, found: str) -> Document:
         if not lines:
             raise
         warnings.append(Remark(key="parse.archive_cut", values={"name": blob.name, "count": count}))
+    if not lines:
+        raise NoText("parse.archive_empty", name=blob.name)
     if count > len(lines):
         lines.append(f"... {count - len(lines):,} more")
     return document(blob, "\n".join(lines), media_type=MEDIA_TYPES[found], title=blob.name, warnings=warnings)

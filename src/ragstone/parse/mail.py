@@ -38,7 +38,11 @@ _HEADER = re.compile(
     rb"(?:from|to|subject|date|received|mime-version|message-id|return-path|delivered-to|reply-to|content-type):",
     re.IGNORECASE,
 )
-_FROM_LINE = re.compile(rb"^From \S+ .*\d{4}[^\r\n]*\r?\n(?=[A-Za-z-]+:|>From )", re.MULTILINE)
+_FROM_LINE = re.compile(
+    rb"^From \S{1,320} .{0,200}\d{4}[^\r\n]{0,100}\r?\n(?=[A-Za-z-]+:|>From )", re.MULTILINE
+)
+# Apple Mail (emlx) writes the length of the mail in front of it, and a property list after it.
+_APPLE_COUNT = re.compile(rb"\A(\d{1,10})[ \t]*\r?\n(?=[A-Za-z-]+:)")
 _SIGNATURES = ("application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature")
 
 
@@ -201,6 +205,8 @@ def _plain_bytes(data: bytes) -> bytes:
             return decode(data).text.encode("utf-8")
         except ContentError:
             return data
+    if counted := _APPLE_COUNT.match(data):
+        return data[counted.end() : counted.end() + int(counted[1])]
     return data.removeprefix(codecs.BOM_UTF8)
 
 

@@ -95,6 +95,7 @@ def tiles(pixels: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
         cut = start + limit * 3 // 4 + int(len(contrast) - 1 - contrast[::-1].argmin())
         yield pixels[start:cut]
         start = cut
+        progress(start, height)
     yield pixels[start:]
 
 

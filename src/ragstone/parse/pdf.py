@@ -27,12 +27,17 @@ GARBLED = 0.3
 """The share of characters without meaning above which a document is refused."""
 
 
+STAMP = 80
+"""Letters on a page that is one large picture below which they are taken for a stamp on a scan."""
+
+
 @dataclass(slots=True)
 class _Page:
-    """One page: its plain text (None when PDFium could not load it), and if it shows a picture."""
+    """One page: its plain text (None when PDFium could not load it), if it shows a picture, or is one."""
 
     plain: str | None
     picture: bool
+    scan: bool = False
     markdown: str = ""
 
     def text(self) -> str:
@@ -98,14 +103,21 @@ def _read_plain(blob: Blob) -> tuple[list[_Page], str]:
             try:
                 page: Any = pdf[index]
                 plain = cast("str", page.get_textpage().get_text_range())
-                picture = any(True for _ in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+                pictures = list(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+                scan = any(_covers(picture.get_bounds(), page.get_size()) for picture in pictures)
             except pypdfium2.PdfiumError:
                 pages.append(_Page(None, picture=False))
             else:
-                pages.append(_Page(_tidy_plain(plain), picture=picture))
+                pages.append(_Page(_tidy_plain(plain), picture=bool(pictures), scan=scan))
         return pages, _sane_title(cast("str", pdf.get_metadata_value("Title")))
     finally:
         pdf.close()
+
+
+def _covers(bounds: tuple[float, float, float, float], size: tuple[float, float]) -> bool:
+    """Whether a picture takes most of its page."""
+    left, bottom, right, top = bounds
+    return (right - left) * (top - bottom) > 0.6 * size[0] * size[1]
 
 
 def _add_markdown(blob: Blob, pages: list[_Page]) -> None:
@@ -188,11 +200,16 @@ def _agreement(plain: str, markdown: str) -> float:
 
 
 def _unread(pages: Sequence[_Page], texts: Sequence[str]) -> list[int]:
-    """Pages, from 0, that show a picture instead of text, or whose text is no text."""
+    """Pages, from 0, that show a picture instead of text, or whose text is no text.
+
+    What scanning programs stamp on a picture of a page is not its text either.
+    """
     return [
         index
         for index, (page, text) in enumerate(zip(pages, texts, strict=True))
-        if (page.picture and not _says_something(text)) or _is_garbled(text)
+        if (page.picture and not _says_something(text))
+        or (page.scan and len(_squashed(text)) < STAMP)
+        or _is_garbled(text)
     ]
 
 
@@ -211,8 +228,8 @@ def _read_scanned(blob: Blob, texts: list[str], unread: Sequence[int]) -> list[R
                 text = ocr.read(_rendered(pdf[index]))
             except pypdfium2.PdfiumError:
                 continue
-            if text:
-                texts[index] = text
+            if len(text) > len(texts[index]) or _is_garbled(texts[index]):
+                texts[index] = text or texts[index]
                 read.append(index + 1)
     finally:
         pdf.close()

@@ -30,13 +30,14 @@ def main() -> None:
     faulthandler.enable()
     cut_off_network()
     memory = int(limits["memory"])
-    _limit_resources(memory=memory)
+    _limit_resources(memory=memory + ocr.MEMORY)
+    _limit_memory(memory)
     queue: SimpleQueue[tuple[str, Blob]] = SimpleQueue()
     threading.Thread(target=_receive, args=(requests, queue, int(limits["max_input"])), daemon=True).start()
     wire.send(answers, {"ready": True})
 
     def on_page(done: int, pages: int) -> None:
-        """A page for OCR: as much time again, and the memory that takes."""
+        """A page for OCR: as much time again, and from here on the memory its models take."""
         _limit_processor(limits["timeout"])
         _limit_memory(memory + ocr.MEMORY)
         wire.send(answers, {"progress": done, "of": pages})
@@ -45,7 +46,6 @@ def main() -> None:
     while True:
         task, blob = queue.get()
         _limit_processor(limits["timeout"])
-        _limit_memory(memory)
         if task == "unpack":
             header, body = _unpack(blob, answers, limits["timeout"])
         else:
@@ -130,7 +130,7 @@ def _limit_resources(*, memory: int) -> None:
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_FSIZE, MAX_STDERR)
     if sys.platform != "darwin":  # macOS refuses to limit address space
-        limit(resource.RLIMIT_AS, memory + ocr.MEMORY)
+        limit(resource.RLIMIT_AS, memory)
 
 
 def _limit_memory(memory: int) -> None:
