@@ -65,7 +65,7 @@ def read(source: Blob) -> tuple[dict[str, bytes], dict[str, ContentError]]:
         ("a.tgz", lambda parts: gzip.compress(tar(parts))),
         ("a.tar.bz2", lambda parts: bz2.compress(tar(parts))),
         ("a.tar.xz", lambda parts: lzma.compress(tar(parts))),
-        ("named wrong.pdf", lambda parts: zipped(parts)),
+        ("named wrong.txt", lambda parts: zipped(parts)),
     ],
 )
 def test_every_file_is_a_member_with_its_own_address(
@@ -265,8 +265,10 @@ def test_a_damaged_member_costs_only_itself() -> None:
 
 
 def test_an_empty_archive_holds_nothing() -> None:
-    with pytest.raises(NoText):
-        parse(blob("a.zip", zipped({})))
+    for parts in ({}, {".hidden": "x"}):
+        with pytest.raises(NoText) as caught:
+            parse(blob("a.zip", zipped(parts)))
+        assert caught.value.key == "parse.archive_empty"
 
 
 def test_an_office_file_is_a_document_not_an_archive() -> None:

@@ -210,3 +210,16 @@ def test_files_in_a_pdf_are_members() -> None:
     made.save(buffer)
     made.close()
     assert attachments(blob("a.pdf", buffer.getvalue())) == {"数据.txt": b"inside"}
+
+
+def test_a_mail_of_apple_mail_is_read_without_what_surrounds_it() -> None:
+    mail = b"From: a@b.c\nTo: d@e.f\nSubject: apple\n\nThe body.\n"
+    data = b"%-10d\n%s<?xml version='1.0'?><plist/>" % (len(mail), mail)
+    document = parse(blob("1.emlx", data))
+    assert document.title == "apple"
+    assert document.text.endswith("The body.")
+
+
+def test_long_lines_that_begin_like_a_mailbox_take_no_time() -> None:
+    data = b"From a@b.c Mon Mar  2 2026\nSubject: x\n\n" + b"\n\nFrom a " + b"2026 " * 200_000
+    assert parse(blob("a.mbox", data)).title == "x"

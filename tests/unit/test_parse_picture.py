@@ -101,6 +101,15 @@ def test_damaged_and_huge_pictures_are_refused(monkeypatch: pytest.MonkeyPatch) 
         parse(blob("a.png", good))
 
 
+@pytest.mark.parametrize(("large", "text"), [(True, "read from the picture"), (False, "Stamped 2026")])
+def test_a_stamp_on_a_scan_is_not_its_text(monkeypatch: pytest.MonkeyPatch, large: bool, text: str) -> None:
+    monkeypatch.setattr(ocr, "installed", lambda: True)
+    monkeypatch.setattr(ocr, "read", lambda pixels: "read from the picture")
+    shrink = "" if large else "0.2 0 0 0.2 0 0 cm "
+    document = parse(blob("a.pdf", pdf([lines("Stamped 2026") + f" {shrink}"], picture=True)))
+    assert text in document.text
+
+
 # --- reading order -------------------------------------------------------------------
 
 

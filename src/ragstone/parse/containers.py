@@ -11,7 +11,7 @@ from ragstone.errors import CorruptContent, UnsupportedContent
 from ragstone.parse import archive
 from ragstone.parse.mail import MAIL_HEAD, is_mail, mail_entries
 from ragstone.parse.members import Entry, refused, unpack
-from ragstone.parse.router import OLE_MAGIC, ZIP_MAGIC, is_pdf, package_type
+from ragstone.parse.router import OLE_MAGIC, ZIP_MAGIC, is_misnamed, is_pdf, package_type, suffix_of
 from ragstone.types import Blob, LoadFailure
 
 
@@ -34,11 +34,7 @@ def may_hold_members(blob: Blob) -> bool:
         )
     if archive.archive_type(data) or data.startswith(OLE_MAGIC) or b"%PDF-" in data[:1024]:
         return True
-    return is_mail(data[:MAIL_HEAD].replace(b"\x00", b""), _suffix(blob))
-
-
-def _suffix(blob: Blob) -> str:
-    return PurePosixPath(blob.name.casefold()).suffix.lstrip(".")
+    return is_mail(data[:MAIL_HEAD].replace(b"\x00", b""), suffix_of(blob.name))
 
 
 def _entries(blob: Blob) -> Iterable[Entry] | None:
@@ -46,14 +42,15 @@ def _entries(blob: Blob) -> Iterable[Entry] | None:
     if data.startswith(ZIP_MAGIC):
         from ragstone.parse.package import Package
 
-        return archive.entries(blob, "ZIP") if package_type(Package(blob)) == "ZIP" else None
+        is_archive = package_type(Package(blob)) == "ZIP" and not is_misnamed(blob.name)
+        return archive.entries(blob, "ZIP") if is_archive else None
     if found := archive.archive_type(data):
         return archive.entries(blob, found)
     if is_pdf(data):
         return _pdf_entries(blob)
     if data.startswith(OLE_MAGIC):
         return _outlook_entries(blob) if "__properties_version1.0".encode("utf-16-le") in data else None
-    return mail_entries(blob) if is_mail(data, _suffix(blob)) else None
+    return mail_entries(blob) if is_mail(data, suffix_of(blob.name)) else None
 
 
 def _pdf_entries(blob: Blob) -> Iterator[Entry]:
