@@ -39,7 +39,7 @@ REQUIRED = (
     "rtf", "epub", "fb2", "msg", "csv", "json", "xml", "macro", "filename",
     "wrong_extension", "encrypted_office", "eml", "zip", "image",
 )  # fmt: skip
-CONTAINERS = ("eml", "zip", "zip_bomb", "zip_broken", "pdf_attachment", "eml_empty")
+CONTAINERS = ("eml", "zip", "zip_bomb", "zip_broken", "pdf_attachment", "eml_empty", "msg")
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,7 @@ async def test_every_container_gives_its_members_or_says_why(
     assert any("parse.member_bomb" in name for name in found["nested_bomb.zip"])
     assert found["with-attachment.pdf"] == ["image.png"]
     assert found["testPDFPackage.pdf"] == ["PDF1.pdf", "PDF2.pdf"]
+    assert found["msg_with_attachment.msg"] == ["test.txt", "report.pdf"]
     assert found["eml_with_attachment.eml"] == ["test.txt"]
     assert found["attachment_message_rfc822.eml"] == [
         "ForwardedMessage.eml",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ragstone.errors import CorruptContent, UnsupportedContent
 from ragstone.parse import archive
@@ -13,6 +13,9 @@ from ragstone.parse.mail import MAIL_HEAD, is_mail, mail_entries
 from ragstone.parse.members import Entry, refused, unpack
 from ragstone.parse.router import OLE_MAGIC, ZIP_MAGIC, is_misnamed, is_pdf, package_type, suffix_of
 from ragstone.types import Blob, LoadFailure
+
+if TYPE_CHECKING:
+    from ragstone.parse.ole import Container
 
 
 def members(blob: Blob) -> Iterator[Blob | LoadFailure]:
@@ -88,56 +91,25 @@ def _damaged(path: str, error: Exception) -> CorruptContent:
     return CorruptContent("parse.corrupt", name=path, found="PDF", reason=str(error).rstrip("."))
 
 
-# MS-OXPROPS: the data of an attachment, its long and short file name, its media type.
-_DATA, _LONG_NAME, _SHORT_NAME, _MEDIA_TYPE = "37010102", "3707", "3704", "370E"
-_ATTACHED_MESSAGE = "3701000D"
-
-
 def _outlook_entries(blob: Blob) -> Iterator[Entry]:
     """The attachments of an Outlook message (MSG), laid out as MS-OXMSG says."""
-    import io
+    from ragstone.parse.msg import Message
+    from ragstone.parse.ole import Container
 
-    import olefile
-
-    try:
-        ole = cast("Any", olefile.OleFileIO(io.BytesIO(blob.data)))
-    except (OSError, ValueError, IndexError, TypeError) as error:
-        raise CorruptContent("parse.corrupt", name=blob.name, found="MSG", reason=str(error)) from error
-    folders = sorted(
-        {
-            cast("str", path[0])
-            for path in ole.listdir(streams=True, storages=True)
-            if path[0].lower().startswith("__attach_version1.0_")
-        }
-    )
-    for number, folder in enumerate(folders, 1):
-        long_name, short_name = (_outlook_text(ole, folder, tag) for tag in (_LONG_NAME, _SHORT_NAME))
-        path = PurePosixPath((long_name or short_name).replace("\\", "/")).name or f"part {number}.bin"
-        if not ole.exists(f"{folder}/__substg1.0_{_DATA}"):
-            kind = "MSG" if ole.exists(f"{folder}/__substg1.0_{_ATTACHED_MESSAGE}") else "OLE"
-            yield refused(path, UnsupportedContent("parse.member_kind", name=path, found=kind))
+    container = Container(blob, found="MSG")
+    message = Message(container)
+    for number, place in enumerate(message.attachments, 1):
+        path = message.file_name(place) or f"part {number}.bin"
+        stream = f"{place}/__substg1.0_{_ATTACHED}"
+        if stream not in container:  # a message or an object within the message
+            yield refused(path, UnsupportedContent("parse.member_kind", name=path, found="OLE"))
             continue
-        yield Entry(
-            path=path,
-            read=partial(_outlook_read, ole, f"{folder}/__substg1.0_{_DATA}"),
-            media_type=_outlook_text(ole, folder, _MEDIA_TYPE),
-        )
+        yield Entry(path=path, read=partial(_outlook_read, container, stream))
 
 
-def _outlook_read(ole: Any, stream: str, limit: int) -> bytes:
-    try:
-        return cast("bytes", ole.openstream(stream).read(limit + 1))
-    except (OSError, ValueError, IndexError) as error:
-        raise CorruptContent(
-            "parse.corrupt", name=stream, found="MSG", reason=str(error) or type(error).__name__
-        ) from error
+# MS-OXPROPS: the bytes of an attached file.
+_ATTACHED = "37010102"
 
 
-def _outlook_text(ole: Any, folder: str, tag: str) -> str:
-    for kind, encoding in (("001F", "utf-16-le"), ("001E", "")):
-        stream = f"{folder}/__substg1.0_{tag}{kind}"
-        if ole.exists(stream):
-            data = _outlook_read(ole, stream, 4_096)
-            text = data.decode(encoding, "replace") if encoding else archive.decode_names([data])[0]
-            return text.strip("\x00 ")
-    return ""
+def _outlook_read(container: Container, stream: str, limit: int) -> bytes:
+    return container.read(stream)[: limit + 1]

@@ -37,8 +37,8 @@ from ragstone.types import Blob, Document
 PackageReader: TypeAlias = Callable[[Blob, Package], Document]
 
 READ_TODAY = (
-    "PDF, DOCX, DOC, RTF, ODT, XLSX, XLSB, XLS, ODS, CSV, PPTX, PPT, ODP, EPUB, FB2, MSG, EML, HTML, Markdown, "
-    "JSON, XML, text, ZIP, TAR"
+    "PDF, DOCX, DOC, RTF, ODT, XLSX, XLSB, XLS, ODS, CSV, PPTX, PPT, ODP, EPUB, FB2, MSG, EML, HTML, "
+    "Markdown, JSON, XML, text, ZIP, TAR"
 )
 
 _ARCHIVES = (
@@ -245,4 +245,3 @@ def _is_html(decoded: Decoded, suffix: str) -> bool:
     if suffix in _HTML_NAMES:
         return bool(_TAG.search(decoded.text))
     return bool(_HTML_START.match(head)) and suffix not in _MARKDOWN_NAMES
-
