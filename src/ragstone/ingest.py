@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -27,10 +27,23 @@ from ragstone.errors import (
     TextTooLong,
     first_error,
 )
-from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store
-from ragstone.types import DEFAULT_BASE, Blob, Chunk, Document, LoadFailure, Remark, Vectors, digest
+from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store, Unpacker
+from ragstone.types import (
+    DEFAULT_BASE,
+    MEMBER_MARK,
+    Blob,
+    Chunk,
+    Document,
+    LoadFailure,
+    Remark,
+    Vectors,
+    digest,
+)
 
 FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
+
+# Containers whose members are under way at once: so many blobs wait in memory for theirs.
+MAX_OPEN = 4
 
 # Chunks embedded at once: enough for batches of similar length, few enough that the
 # progress moves every few seconds on a laptop.
@@ -87,6 +100,11 @@ class IngestPipeline:
     else changes the result (parser version, sizes): with the content and the model it
     makes the revision of a document, and a document whose revision is already stored is
     not read again. `parsers` blobs are parsed at once.
+
+    With `unpack`, the members of containers (archives, mails, PDFs with files in them)
+    become documents of their own, and belong to their container: its document is stored
+    when they are, one that is unchanged is skipped with all of them, and members that are
+    gone from a changed one are deleted.
     """
 
     parse: Parser
@@ -95,6 +113,7 @@ class IngestPipeline:
     store: Store
     clean: Sequence[Cleaner] = ()
     transform: Sequence[ChunkTransformer] = ()
+    unpack: Unpacker | None = None
     settings: str = ""
     parsers: int = 2
 
@@ -133,6 +152,28 @@ class _Prepared:
     vectors: Vectors | None = None
 
 
+class _Family:
+    """A container and how its members fare; `done` is set when the last of them has ended."""
+
+    def __init__(self, blob: Blob) -> None:
+        self.blob = blob
+        self.uris: set[str] = set()
+        self.failed = 0
+        self.whole = True
+        self.warnings: list[Remark] = []
+        self.done = anyio.Event()
+        self._waiting = 1  # for the end of the list of members
+
+    def member(self, uri: str) -> None:
+        self.uris.add(uri)
+        self._waiting += 1
+
+    def ended(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self.done.set()
+
+
 class _Run:
     """One call of `IngestPipeline.run`: its queues, counters and clock."""
 
@@ -150,6 +191,8 @@ class _Run:
         self._files: list[FileResult] = []
         self._embedded = self._reused = self._tokens = 0
         self._seconds: dict[str, float] = {}
+        self._families: dict[str, _Family] = {}
+        self._member_of: dict[str, _Family] = {}
 
     def result(self) -> IngestResult:
         return IngestResult(
@@ -176,21 +219,63 @@ class _Run:
     async def _load(
         self, blobs: AsyncIterator[Blob | LoadFailure], parsing: MemoryObjectSendStream[Blob]
     ) -> None:
-        async with parsing:
+        room = anyio.Semaphore(MAX_OPEN)
+        async with parsing, anyio.create_task_group() as families:
             async for item in blobs:
                 if isinstance(item, LoadFailure):
-                    self._finish(FileResult(uri=item.uri, name=item.name, status="failed", error=item.error))
-                else:
+                    self._fail(item)
+                    continue
+                if self._pipeline.unpack is None or self._known.get(item.uri) == self._revision(item):
                     await parsing.send(item)
+                    continue
+                await room.acquire()
+                family = self._families[item.uri] = _Family(item)
+                await self._send_members(family, self._pipeline.unpack, parsing)
+                families.start_soon(self._send_container, family, parsing, room)
+
+    async def _send_members(
+        self, family: _Family, unpack: Unpacker, parsing: MemoryObjectSendStream[Blob]
+    ) -> None:
+        try:
+            async with aclosing(unpack(family.blob)) as members:
+                async for member in members:
+                    family.member(member.uri)
+                    self._member_of[member.uri] = family
+                    if isinstance(member, LoadFailure):
+                        self._fail(member)
+                    else:
+                        await parsing.send(member)
+        except (ContentError, InputError) as error:
+            family.whole = False
+            if family.uris:  # else reading the container itself says why
+                values = {name: v if isinstance(v, int) else str(v) for name, v in error.values.items()}
+                family.warnings.append(Remark(key=error.key, values=values))
+        family.ended()
+
+    async def _send_container(
+        self, family: _Family, parsing: MemoryObjectSendStream[Blob], room: anyio.Semaphore
+    ) -> None:
+        """The container itself, after its members: were it stored first, a run cut short would lose some."""
+        await family.done.wait()
+        if family.whole:
+            prefix = family.blob.uri + MEMBER_MARK
+            gone = [uri for uri in self._known if uri.startswith(prefix) and uri not in family.uris]
+            await self._pipeline.store.delete([digest(self._base_id, uri) for uri in gone])
+        if family.failed:
+            values: dict[str, str | int] = {"name": family.blob.name, "count": family.failed}
+            family.warnings.append(Remark(key="ingest.members_failed", values=values))
+        await parsing.send(family.blob)
+        room.release()
+
+    def _revision(self, blob: Blob) -> str:
+        return digest(blob.content_hash, self._pipeline.settings, self._pipeline.embedder.identity)
 
     async def _prepare(
         self, parsing: MemoryObjectReceiveStream[Blob], embedding: MemoryObjectSendStream[_Prepared]
     ) -> None:
         async with parsing, embedding:
             async for blob in parsing:
-                revision = digest(
-                    blob.content_hash, self._pipeline.settings, self._pipeline.embedder.identity
-                )
+                revision = self._revision(blob)
                 if self._known.get(blob.uri) == revision:
                     self._finish(FileResult(uri=blob.uri, name=blob.name, status="unchanged"))
                     continue
@@ -204,6 +289,8 @@ class _Run:
     async def _read(self, blob: Blob, revision: str) -> _Prepared:
         with self._clock("parse"):
             parsed = await self._pipeline.parse(blob)
+        if family := self._families.pop(blob.uri, None):
+            parsed = replace(parsed, warnings=(*parsed.warnings, *family.warnings))
         parsed = replace(parsed, base_id=self._base_id, document_id="", revision=revision)
         with self._clock("split"):
             document, chunks = await anyio.to_thread.run_sync(self._cut, parsed)
@@ -294,9 +381,15 @@ class _Run:
             warnings=prepared.document.warnings,
         )
 
+    def _fail(self, item: LoadFailure) -> None:
+        self._finish(FileResult(uri=item.uri, name=item.name, status="failed", error=item.error))
+
     def _finish(self, file: FileResult) -> None:
         self._files.append(file)
         self._emit(file)
+        if family := self._member_of.pop(file.uri, None):
+            family.failed += file.status == "failed"
+            family.ended()
 
     def _emit(self, event: IngestEvent) -> None:
         if self._on_event is not None:

@@ -11,7 +11,7 @@ filters) is a plain function.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ragstone.types import (
@@ -40,6 +40,10 @@ Loader: TypeAlias = Callable[[str], AsyncIterator[Blob | LoadFailure]]
 
 Parser: TypeAlias = Callable[[Blob], Awaitable[Document]]
 """Bytes to text with structure. Raises ContentError when the blob cannot be read."""
+
+Unpacker: TypeAlias = Callable[[Blob], AsyncGenerator[Blob | LoadFailure, None]]
+"""The members of a container, each with the uri `<container>!/<path>`; nothing for other blobs.
+Raises ContentError when members may be missing."""
 
 Cleaner: TypeAlias = Callable[[Document], Document | None]
 """Changes a document before it is split; None drops it. Offsets of spans must follow."""

@@ -30,6 +30,8 @@ AnswerMode: TypeAlias = Literal["model", "extractive"]
 DEFAULT_BASE = "default"
 MAX_QUERY_LENGTH = 8_000
 MAX_TOP_K = 1_000
+MEMBER_MARK = "!/"
+"""Between the uri of a container (archive, mail, PDF) and the path of a member in it."""
 
 
 def digest(*parts: str | bytes, size: int = 12) -> str:

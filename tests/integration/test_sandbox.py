@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -17,11 +18,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from making import blob, docx, lines, paragraph, pdf
-from ragstone.errors import ContentError, ContentTooLarge, MissingExtra, NoText, ParserFailed
+from making import blob, docx, lines, paragraph, pdf, zipped
+from ragstone.errors import ContentError, ContentTooLarge, CorruptContent, MissingExtra, NoText, ParserFailed
 from ragstone.parse.router import parse
 from ragstone.parse.sandbox import ParserPool
-from ragstone.types import Blob
+from ragstone.types import Blob, LoadFailure
 
 pytestmark = pytest.mark.anyio
 
@@ -378,3 +379,124 @@ async def test_it_works_in_a_program_without_a_main_guard(tmp_path: Path) -> Non
     done = await anyio.run_process([sys.executable, "-W", "error", str(program)])
     assert done.stdout == b"read once\n"
     assert done.stderr == b""
+
+
+# --- members of containers -----------------------------------------------------------
+
+
+async def members(pool: ParserPool, source: Blob) -> list[Blob | LoadFailure]:
+    return [member async for member in pool.unpack(source)]
+
+
+async def test_members_from_a_worker_equal_those_unpacked_here(pool: ParserPool) -> None:
+    source = blob("a.zip", zipped({"in/a.txt": "words", "../b.txt": "out", "c.zip": zipped({"d.md": "# d"})}))
+    found = await members(pool, source)
+    assert [(member.uri, getattr(member, "data", b"")) for member in found] == [
+        (f"{source.uri}!/in/a.txt", b"words"),
+        (f"{source.uri}!/../b.txt", b""),
+        (f"{source.uri}!/c.zip", zipped({"d.md": "# d"})),
+        (f"{source.uri}!/c.zip!/d.md", b"# d"),
+    ]
+    assert isinstance(found[1], LoadFailure)
+    assert found[1].error.key == "parse.member_path"
+    assert isinstance(found[3], Blob)
+    assert found[3].metadata == {"container": "a.zip!/c.zip"}
+    assert len(workers()) == 1
+
+
+async def test_a_file_that_is_no_container_needs_no_worker(pool: ParserPool) -> None:
+    assert await members(pool, TEXT) == []
+    assert workers() == []
+
+
+async def test_members_are_parsed_while_the_rest_is_unpacked() -> None:
+    pool = ParserPool(workers=1)
+    source = blob("a.zip", zipped({f"{n}.txt": f"text {n}" for n in range(50)}))
+    with anyio.fail_after(30):
+        texts = [
+            (await pool(member)).text async for member in pool.unpack(source) if isinstance(member, Blob)
+        ]
+    assert texts == [f"text {n}" for n in range(50)]
+    await pool.aclose()
+    assert workers() == []
+
+
+async def test_leaving_a_container_early_ends_its_worker(pool: ParserPool) -> None:
+    stream = pool.unpack(blob("a.zip", zipped({f"{n}.txt": "x" * 100_000 for n in range(50)})))
+    await anext(stream)
+    await stream.aclose()
+    assert workers() == []
+    assert await still_reads(pool)
+
+
+async def test_a_crash_while_unpacking_costs_that_container(
+    pool: ParserPool, mad_library: Callable[[str], None], tmp_path: Path
+) -> None:
+    mad_library("pass")
+    (tmp_path / "pypdfium2.py").write_text("import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(ParserFailed) as caught:
+        await members(pool, blob("a.pdf", pdf([lines("x")])))
+    assert caught.value.key == "parse.crashed"
+    assert await still_reads(pool)
+
+
+async def test_the_reason_a_container_cannot_be_opened_comes_back(pool: ParserPool) -> None:
+    with pytest.raises(CorruptContent):
+        await members(pool, blob("a.zip", zipped({"a.txt": "words" * 99})[:-30]))
+    assert len(workers()) == 1
+
+
+# --- network -------------------------------------------------------------------------
+
+_DIAL = """
+import ctypes, socket
+address = ("127.0.0.1", {port})
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "socket.create_connection(address, timeout=5)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', address)",
+        "socket.getaddrinfo('example.org', 443)",
+    ],
+)
+async def test_a_parser_that_uses_the_network_is_refused(
+    pool: ParserPool, mad_library: Callable[[str], None], call: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        mad_library(_DIAL.format(port=server.getsockname()[1]) + call)
+        with pytest.raises(ParserFailed, match="may not use the network"):
+            await pool(PAGE)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def _has_namespaces() -> bool:
+    code = "from ragstone.parse.offline import cut_off_network; print(cut_off_network())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).stdout.strip() == b"True"
+
+
+@pytest.mark.skipif(not _has_namespaces(), reason="the kernel gives no network namespace here")
+async def test_native_code_reaches_no_network_either(
+    pool: ParserPool, mad_library: Callable[[str], None]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        mad_library(
+            _DIAL.format(port=port)
+            + """
+libc = ctypes.CDLL(None, use_errno=True)
+handle = libc.socket(2, 1, 0)
+where = (2).to_bytes(2, sys.byteorder) + address[1].to_bytes(2, "big") + bytes([127, 0, 0, 1]) + bytes(8)
+connected = libc.connect(handle, where, 16)
+raise ValueError(f"connected {connected} errno {ctypes.get_errno()}")
+"""
+        )
+        with pytest.raises(ParserFailed, match="connected -1"):
+            await pool(PAGE)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()

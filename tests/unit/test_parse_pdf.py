@@ -9,6 +9,7 @@ import pytest
 
 from making import blob, lines, pdf
 from ragstone.errors import CorruptContent, NoText
+from ragstone.parse import ocr
 from ragstone.parse.pdf import _agreement, _refuse_garbled, _sane_title  # pyright: ignore[reportPrivateUsage]
 from ragstone.parse.router import parse
 from ragstone.types import Document
@@ -68,7 +69,8 @@ def test_title_of_the_metadata() -> None:
     assert read(pdf([lines("text")])).title == "made.pdf"
 
 
-def test_a_page_of_pictures_needs_ocr_and_says_so() -> None:
+def test_a_page_of_pictures_needs_ocr_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "installed", lambda: False)
     with pytest.raises(NoText) as caught:
         read(pdf(["", ""], picture=True))
     assert caught.value.key == "parse.scan"
@@ -78,7 +80,8 @@ def test_a_page_of_pictures_needs_ocr_and_says_so() -> None:
     assert caught.value.key == "parse.no_text"
 
 
-def test_pages_without_text_among_others_are_a_warning() -> None:
+def test_pages_without_text_among_others_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "installed", lambda: False)
     document = read(pdf([lines("Some text"), ""], picture=True))
     assert len(document.warnings) == 1
     assert "page(s) 2" in document.warnings[0].text("en")

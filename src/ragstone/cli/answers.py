@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 from ragstone.cli.shapes import degraded_text
 from ragstone.cli.terminal import Terminal, shortened
 from ragstone.cli.words import say
-from ragstone.types import Answer, Citation
+from ragstone.types import MEMBER_MARK, Answer, Citation
 
 QUOTE_LENGTH = 160
 
@@ -66,5 +66,8 @@ def local_path(uri: str) -> str:
 
 
 def opening(uri: str, page: int | None) -> str:
-    """The address to open: a PDF at its page."""
+    """The address to open: a PDF at its page; of what lies in a container, the container."""
+    container, mark, _ = uri.partition(MEMBER_MARK)
+    if mark and uri.startswith("file:"):
+        return container
     return f"{uri}#page={page}" if page is not None and uri.lower().endswith(".pdf") else uri

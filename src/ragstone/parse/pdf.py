@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ragstone.errors import CorruptContent, NoText, PasswordRequired
+from ragstone.parse import ocr
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.outline import MAX_HEADING, Heading, document, markdown_headings
 from ragstone.types import Blob, Document, PageSpan, Remark
@@ -26,12 +27,17 @@ GARBLED = 0.3
 """The share of characters without meaning above which a document is refused."""
 
 
+STAMP = 80
+"""Letters on a page that is one large picture below which they are taken for a stamp on a scan."""
+
+
 @dataclass(slots=True)
 class _Page:
-    """One page: its plain text (None when PDFium could not load it), and if it shows a picture."""
+    """One page: its plain text (None when PDFium could not load it), if it shows a picture, or is one."""
 
     plain: str | None
     picture: bool
+    scan: bool = False
     markdown: str = ""
 
     def text(self) -> str:
@@ -51,8 +57,9 @@ def parse_pdf(blob: Blob) -> Document:
     pages, title = _read_plain(blob)
     _add_markdown(blob, pages)
     texts = [page.text() for page in pages]
+    by_ocr = _read_scanned(blob, texts, _unread(pages, texts))
     if not any(map(_says_something, texts)):
-        if any(page.picture for page in pages):
+        if any(page.picture for page in pages) and not ocr.installed():
             raise NoText("parse.scan", name=blob.name, pages=len(pages))
         if all(page.plain is None for page in pages):
             raise CorruptContent("parse.corrupt", name=blob.name, found="PDF", reason="no readable page")
@@ -67,7 +74,7 @@ def parse_pdf(blob: Blob) -> Document:
         title=title or first,
         headings=headings,
         pages=spans,
-        warnings=_warnings(blob, pages, texts),
+        warnings=[*_warnings(blob, pages, texts), *by_ocr],
     )
 
 
@@ -96,14 +103,21 @@ def _read_plain(blob: Blob) -> tuple[list[_Page], str]:
             try:
                 page: Any = pdf[index]
                 plain = cast("str", page.get_textpage().get_text_range())
-                picture = any(True for _ in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+                pictures = list(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+                scan = any(_covers(picture.get_bounds(), page.get_size()) for picture in pictures)
             except pypdfium2.PdfiumError:
                 pages.append(_Page(None, picture=False))
             else:
-                pages.append(_Page(_tidy_plain(plain), picture=picture))
+                pages.append(_Page(_tidy_plain(plain), picture=bool(pictures), scan=scan))
         return pages, _sane_title(cast("str", pdf.get_metadata_value("Title")))
     finally:
         pdf.close()
+
+
+def _covers(bounds: tuple[float, float, float, float], size: tuple[float, float]) -> bool:
+    """Whether a picture takes most of its page."""
+    left, bottom, right, top = bounds
+    return (right - left) * (top - bottom) > 0.6 * size[0] * size[1]
 
 
 def _add_markdown(blob: Blob, pages: list[_Page]) -> None:
@@ -182,6 +196,52 @@ def _agreement(plain: str, markdown: str) -> float:
     return sum(piece in whole for piece in pieces) / len(pieces) if pieces else 1.0
 
 
+# --- scanned pages -------------------------------------------------------------------
+
+
+def _unread(pages: Sequence[_Page], texts: Sequence[str]) -> list[int]:
+    """Pages, from 0, that show a picture instead of text, or whose text is no text.
+
+    What scanning programs stamp on a picture of a page is not its text either.
+    """
+    return [
+        index
+        for index, (page, text) in enumerate(zip(pages, texts, strict=True))
+        if (page.picture and not _says_something(text))
+        or (page.scan and len(_squashed(text)) < STAMP)
+        or _is_garbled(text)
+    ]
+
+
+def _read_scanned(blob: Blob, texts: list[str], unread: Sequence[int]) -> list[Remark]:
+    """Fill in the text of these pages by OCR, where it is installed; a remark says which they are."""
+    if not unread or not ocr.installed():
+        return []
+    import pypdfium2
+
+    read: list[int] = []
+    pdf: Any = pypdfium2.PdfDocument(blob.data)
+    try:
+        for done, index in enumerate(unread[: ocr.MAX_PAGES]):
+            ocr.progress(done, min(len(unread), ocr.MAX_PAGES))
+            try:
+                text = ocr.read(_rendered(pdf[index]))
+            except pypdfium2.PdfiumError:
+                continue
+            if len(text) > len(texts[index]) or _is_garbled(texts[index]):
+                texts[index] = text or texts[index]
+                read.append(index + 1)
+    finally:
+        pdf.close()
+    return [Remark(key="parse.read_by_ocr", values=_page_values(blob, read))] if read else []
+
+
+def _rendered(page: Any) -> Any:
+    width, height = cast("tuple[float, float]", page.get_size())
+    scale = min(ocr.MAX_DPI / 72, ocr.LONG_SIDE / max(width, height, 1.0))
+    return page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False).to_numpy()[:, :, :3]
+
+
 # --- judging -----------------------------------------------------------------------
 
 
@@ -196,12 +256,16 @@ _RARE = ((0x1400, 0x167F), (0x1680, 0x169F), (0x1700, 0x177F), (0x1900, 0x194F),
 
 
 def _refuse_garbled(blob: Blob, texts: Sequence[str]) -> None:
-    sample = "".join("".join(text.split()) for text in texts)[:50_000]
+    if _is_garbled(sample := "".join("".join(text.split()) for text in texts)[:50_000]):
+        raise CorruptContent("parse.garbled", name=blob.name, sample=repr(sample[:12]))
+
+
+def _is_garbled(text: str) -> bool:
+    sample = "".join(text.split())
     bad = sum(map(_is_meaningless, sample)) + 6 * len(re.findall(r"\(cid:\d+\)", sample))
     rare = [block for character in sample for block in _RARE if block[0] <= ord(character) <= block[1]]
     mixed = len(set(rare)) > 1 and len(rare) > len(sample) / 2
-    if mixed or bad > GARBLED * len(sample):
-        raise CorruptContent("parse.garbled", name=blob.name, sample=repr(sample[:12]))
+    return mixed or bad > GARBLED * len(sample)
 
 
 def _is_meaningless(character: str) -> bool:
@@ -230,8 +294,12 @@ def _warnings(blob: Blob, pages: Sequence[_Page], texts: Sequence[str]) -> Itera
     pictures = [number for number, (page, text) in numbered if page.picture and not _says_something(text)]
     for key, numbers in (("parse.pages_damaged", damaged), ("parse.pages_without_text", pictures)):
         if numbers:
-            shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
-            yield Remark(key=key, values={"name": blob.name, "pages": shown})
+            yield Remark(key=key, values=_page_values(blob, numbers))
+
+
+def _page_values(blob: Blob, numbers: Sequence[int]) -> dict[str, str | int]:
+    shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
+    return {"name": blob.name, "pages": shown}
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, list[PageSpan], list[Heading]]:

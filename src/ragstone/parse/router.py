@@ -14,13 +14,16 @@ from ragstone.errors import (
     NoText,
     UnsupportedContent,
 )
+from ragstone.parse.archive import archive_type, parse_archive
 from ragstone.parse.decode import Decoded, decode
 from ragstone.parse.delimited import NAMES as TABLE_NAMES
 from ragstone.parse.delimited import find_delimiter, parse_delimited
 from ragstone.parse.fiction import is_fiction, parse_fiction
 from ragstone.parse.keyed import NAMES as JSON_NAMES
 from ragstone.parse.keyed import parse_json
+from ragstone.parse.mail import is_mail, parse_mail
 from ragstone.parse.package import Package
+from ragstone.parse.picture import parse_picture, picture_type
 from ragstone.parse.plain_markup import NAMES as MARKUP_NAMES
 from ragstone.parse.plain_markup import parse_plain_markup
 from ragstone.parse.plugins import parse_by_plugin
@@ -34,23 +37,19 @@ from ragstone.types import Blob, Document
 PackageReader: TypeAlias = Callable[[Blob, Package], Document]
 
 READ_TODAY = (
-    "PDF, DOCX, DOC, RTF, ODT, XLSX, XLSB, XLS, ODS, CSV, PPTX, PPT, ODP, EPUB, FB2, MSG, HTML, Markdown, "
-    "JSON, XML, text"
+    "PDF, DOCX, DOC, RTF, ODT, XLSX, XLSB, XLS, ODS, CSV, PPTX, PPT, ODP, EPUB, FB2, MSG, EML, HTML, "
+    "Markdown, JSON, XML, text, ZIP, TAR"
 )
 
-_IMAGES = (
-    (b"\x89PNG", "PNG"), (b"\xff\xd8\xff", "JPEG"), (b"GIF8", "GIF"), (b"BM", "BMP"),
-    (b"II*\x00", "TIFF"), (b"MM\x00*", "TIFF"), (b"\x00\x00\x01\x00", "ICO"), (b"8BPS", "PSD"),
-)  # fmt: skip
 _ARCHIVES = (
-    (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"(\xb5/\xfd", "zstd"),
-    (b"7z\xbc\xaf'\x1c", "7z"), (b"Rar!\x1a\x07", "RAR"),
+    (b"(\xb5/\xfd", "zstd"), (b"7z\xbc\xaf'\x1c", "7z"), (b"Rar!\x1a\x07", "RAR"),
 )  # fmt: skip
 _OTHERS = (
     (b"!BDN", "PST"), (b"SQLite format 3\x00", "SQLite"), (b"AT&TFORM", "DjVu"),
     (b"\x7fELF", "ELF"), (b"MZ\x90", "EXE"), (b"wOFF", "WOFF"), (b"ITSF", "CHM"),
 )  # fmt: skip
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_SHEETS = (b"\x09\x04\x06\x00", b"\x09\x02\x06\x00", b"\x09\x00\x04\x00", b"\x09\x08\x08\x00\x00\x05")
 """How Excel files of before 1993, and those without a container, begin."""
 _ODF = {
@@ -74,10 +73,6 @@ _HTML_START = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _TAG = re.compile(r"</?[a-z][a-z0-9]{0,15}(\s[^<>]*)?/?>", re.IGNORECASE)
-_MAIL_HEADER = re.compile(
-    r"(?:from|to|subject|date|received|mime-version|message-id|return-path|delivered-to|reply-to|content-type):",
-    re.IGNORECASE,
-)
 
 
 def parse(blob: Blob) -> Document:
@@ -100,13 +95,13 @@ def parse(blob: Blob) -> Document:
 
 def _parse(blob: Blob) -> Document:
     data = blob.data
-    if _is_pdf(data):
+    if is_pdf(data):
         from ragstone.parse.pdf import parse_pdf
 
         return parse_pdf(blob)
-    if data.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
+    if data.startswith(ZIP_MAGIC):
         return _trusted(blob, _parse_package(blob))
-    if data.startswith(_OLE):
+    if data.startswith(OLE_MAGIC):
         from ragstone.parse.ole import parse_ole
 
         return _trusted(blob, parse_ole(blob, types=READ_TODAY))
@@ -118,6 +113,10 @@ def _parse(blob: Blob) -> Document:
         from ragstone.parse.rtf import parse_rtf
 
         return _trusted(blob, parse_rtf(blob))
+    if found := archive_type(data):
+        return parse_archive(blob, found)
+    if found := picture_type(data):
+        return parse_picture(blob, found)
     _refuse(blob)
     return _parse_textual(blob)
 
@@ -132,19 +131,14 @@ def _refuse(blob: Blob) -> None:
     """Raise for what nothing here reads."""
     data = blob.data
     for table, error, key in (
-        (_IMAGES, NoText, "parse.image"),
         (_ARCHIVES, UnsupportedContent, "parse.archive"),
         (_OTHERS, UnsupportedContent, "parse.not_read_yet"),
     ):
         if found := next((name for magic, name in table if data.startswith(magic)), ""):
-            if found == "BMP" and b"\x00" not in data[:64]:
-                continue  # a text that begins with BM
             raise error(key, name=blob.name, found=found, types=READ_TODAY)
-    if data[8:12] == b"WEBP" or data[4:12] in (b"ftypheic", b"ftypavif", b"ftypmif1"):
-        raise NoText("parse.image", name=blob.name, found="WebP" if data[8:12] == b"WEBP" else "HEIC")
 
 
-def _is_pdf(data: bytes) -> bool:
+def is_pdf(data: bytes) -> bool:
     """The mark stands first, or after some junk in a file that also ends as a PDF."""
     if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-"):
         return True
@@ -161,16 +155,27 @@ _PACKAGE_READERS = {
 
 def _parse_package(blob: Blob) -> Document:
     package = Package(blob)
-    package.found = found = _package_type(package)
+    package.found = found = package_type(package)
     if module := _PACKAGE_READERS.get(found):
         reader = import_module(f"ragstone.parse.{module}")
         return cast("PackageReader", getattr(reader, f"parse_{module}"))(blob, package)
     if found == "ZIP":
-        raise UnsupportedContent("parse.archive", name=blob.name, found=found)
+        if is_misnamed(blob.name):
+            raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix_of(blob.name).upper())
+        return parse_archive(blob, found)
     raise UnsupportedContent("parse.not_read_yet", name=blob.name, found=found, types=READ_TODAY)
 
 
-def _package_type(package: Package) -> str:
+def suffix_of(name: str) -> str:
+    return PurePosixPath(name.casefold()).suffix.lstrip(".")
+
+
+def is_misnamed(name: str) -> bool:
+    """Whether an archive of this name is a mistake: it promises a document."""
+    return suffix_of(name) in _BINARY_NAMES - {"zip"}
+
+
+def package_type(package: Package) -> str:
     names = package.names
     kind = _ODF.get(package.read("mimetype", limit=1_000_000)[:100].strip().removesuffix(b"-template"))
     if kind:
@@ -189,7 +194,9 @@ def _package_type(package: Package) -> str:
 
 
 def _parse_textual(blob: Blob) -> Document:
-    suffix = PurePosixPath(blob.name.casefold()).suffix.lstrip(".")
+    suffix = suffix_of(blob.name)
+    if is_mail(blob.data, suffix):
+        return parse_mail(blob)
     try:
         decoded = decode(blob.data, name=blob.name)
     except UnsupportedContent:
@@ -208,8 +215,6 @@ def _parse_textual(blob: Blob) -> Document:
         return found
     if suffix in _BINARY_NAMES:
         raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix.upper())
-    if suffix in ("eml", "mht", "mhtml") or _is_mail(decoded.text):
-        raise UnsupportedContent("parse.not_read_yet", name=blob.name, found="EML", types=READ_TODAY)
     if suffix in _MARKDOWN_NAMES or blob.media_type == "text/markdown":
         return parse_markdown(blob, decoded)
     return parse_text(blob, decoded)
@@ -240,11 +245,3 @@ def _is_html(decoded: Decoded, suffix: str) -> bool:
     if suffix in _HTML_NAMES:
         return bool(_TAG.search(decoded.text))
     return bool(_HTML_START.match(head)) and suffix not in _MARKDOWN_NAMES
-
-
-def _is_mail(text: str) -> bool:
-    """Header lines of a mail, three of the usual ones, before the first blank line."""
-    head = text[:8192].lstrip().partition("\n\n")[0].split("\n")
-    if not head or not re.match(r"[A-Za-z-]+:\s|From \S+@", head[0]):
-        return False
-    return len({match[0].lower() for line in head if (match := _MAIL_HEADER.match(line))}) >= 3

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 import anyio
@@ -16,7 +18,9 @@ import anyio.lowlevel
 
 from ragstone.errors import ParserFailed, RagstoneError
 from ragstone.parse import wire
-from ragstone.types import Blob, Document
+from ragstone.parse.containers import may_hold_members
+from ragstone.parse.members import MAX_MEMBER_BYTES, MAX_MEMBERS
+from ragstone.types import Blob, Document, LoadFailure
 
 # What a parser needs of the environment; keys, passwords and proxies stay out.
 _KEPT = frozenset({
@@ -31,6 +35,8 @@ _ADDED = {
     "TOKIO_WORKER_THREADS": "1",
 }
 _START_SECONDS = 60.0
+MAX_STEPS = 1_000
+"""Times that a worker may ask for more time for one file: once a page of a scan."""
 
 T = TypeVar("T")
 
@@ -38,10 +44,11 @@ T = TypeVar("T")
 class ParserPool:
     """A `Parser`: up to `workers` files at once, each in a process that can be killed.
 
-    `timeout` counts seconds for one file; `memory` the bytes of address space a process
-    may use (not limited on Windows and macOS); `max_input` and `max_output` the bytes of
-    a file and of its text. Processes start when they are first needed, serve `recycle`
-    files and end with this one, whatever ends it. Used within one event loop.
+    `timeout` counts seconds for one file, of a scan for one page; `memory` the bytes of
+    address space a process may use (not limited on Windows and macOS; OCR gets more);
+    `max_input` and `max_output` the bytes of a file and of its text. Processes start when
+    they are first needed, serve `recycle` files and end with this one, whatever ends it.
+    Used within one event loop.
     """
 
     def __init__(
@@ -59,6 +66,8 @@ class ParserPool:
             "timeout": timeout, "memory": memory, "max_input": max_input, "max_output": max_output
         }  # fmt: skip
         self._slots = anyio.Semaphore(workers)
+        # Of its own: whoever waits for members holds it while they are parsed.
+        self._unpacking = anyio.Semaphore(1)
         self._threads: anyio.CapacityLimiter | None = None
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -77,17 +86,53 @@ class ParserPool:
             worker = self._idle_worker() or _Worker(self._limits)
             self._busy.add(worker)
             try:
-                outcome = await self._serve(worker, blob)
+                outcome = await self._serve(worker, blob, lambda: worker.ask(blob))
             finally:
                 self._busy.discard(worker)
-                if worker.usable(self._recycle) and not self._closed:
-                    self._idle.append(worker)
-                else:
-                    with anyio.CancelScope(shield=True):
-                        await anyio.to_thread.run_sync(worker.close)
+                await self._put_back(worker)
         if isinstance(outcome, RagstoneError):
             raise outcome
         return outcome
+
+    async def unpack(self, blob: Blob) -> AsyncGenerator[Blob | LoadFailure, None]:
+        """The members of an archive, mail, mailbox or PDF, of all levels, one at a time; of others nothing.
+
+        What cannot be read is a LoadFailure in the stream. `timeout` counts for each
+        member. Members may be parsed while the stream is open; one container is unpacked
+        at a time.
+
+        Raises:
+            ContentError: the container is damaged, over a limit, or crashed the worker;
+                members may be missing from the stream.
+        """
+        if not may_hold_members(blob):
+            return
+        async with self._unpacking:
+            if self._closed:
+                raise RuntimeError("this ParserPool is closed")
+            worker = self._idle_worker() or _Worker(self._limits)
+            self._busy.add(worker)
+            whole = False
+            try:
+                outcome = await self._serve(worker, blob, lambda: worker.ask_members(blob))
+                while isinstance(outcome, (Blob, LoadFailure)):
+                    yield outcome
+                    outcome = await self._guarded(
+                        worker, self._limits["timeout"], lambda: worker.next_member(blob)
+                    )
+                whole = True
+            finally:
+                self._busy.discard(worker)
+                await self._put_back(worker, whole=whole)
+        if outcome is not None:
+            raise outcome
+
+    async def _put_back(self, worker: _Worker, *, whole: bool = True) -> None:
+        if whole and worker.usable(self._recycle) and not self._closed and len(self._idle) < self._workers:
+            self._idle.append(worker)
+        else:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(worker.close)
 
     def _idle_worker(self) -> _Worker | None:
         """A worker that still runs; one that was killed while idle must not cost a file."""
@@ -98,22 +143,27 @@ class ParserPool:
             worker.close()  # does not wait: it has ended
         return None
 
-    async def _serve(self, worker: _Worker, blob: Blob) -> Document | RagstoneError:
+    async def _serve(
+        self, worker: _Worker, blob: Blob, ask: Callable[[], T | RagstoneError]
+    ) -> T | RagstoneError:
         if not worker.started:
             failure = await self._guarded(worker, _START_SECONDS, lambda: worker.start(blob))
             if failure is not None:
                 return failure
-        return await self._guarded(worker, self._limits["timeout"], lambda: worker.ask(blob))
+        return await self._guarded(worker, self._limits["timeout"], ask)
 
     async def _guarded(self, worker: _Worker, seconds: float, call: Callable[[], T]) -> T:
         """Run `call` in a thread; a task beside it kills the worker on time-out or cancellation."""
         if self._threads is None:
-            self._threads = anyio.CapacityLimiter(self._workers)
+            self._threads = anyio.CapacityLimiter(self._workers + 1)
         outcomes: list[T] = []
+        worker.moved = time.monotonic()
 
         async def watch() -> None:
             try:
-                await anyio.sleep(seconds)
+                # A scan takes its time: each page it is at counts as a step.
+                while (left := worker.moved + seconds - time.monotonic()) > 0:  # noqa: ASYNC110
+                    await anyio.sleep(left)
                 worker.late = True
             finally:
                 if not outcomes:
@@ -150,7 +200,8 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: BinaryIO | None = None
         self._killed = self._broken = False
-        self._files = 0
+        self._files = self._members = 0
+        self.moved = 0.0
         self.started = self.late = False
 
     def usable(self, recycle: int) -> bool:
@@ -172,22 +223,58 @@ class _Worker:
 
     def ask(self, blob: Blob) -> Document | RagstoneError:
         """What became of `blob`; never raises for what the worker does."""
+
+        def answer(header: wire.Header, body: bytes) -> Document:
+            return wire.restore(blob, header, body)
+
+        return self._exchange(blob, "parse", answer, max_body=int(self._limits["max_output"]))
+
+    def ask_members(self, blob: Blob) -> Blob | LoadFailure | RagstoneError | None:
+        """The first member of `blob`, None when it has none; `next_member` gives the others."""
+        self._members = 0
+        return self._exchange(blob, "unpack", partial(self._member, blob), max_body=MAX_MEMBER_BYTES)
+
+    def next_member(self, blob: Blob) -> Blob | LoadFailure | RagstoneError | None:
+        return self._exchange(blob, "", partial(self._member, blob), max_body=MAX_MEMBER_BYTES)
+
+    def _member(self, blob: Blob, header: wire.Header, body: bytes) -> Blob | LoadFailure | None:
+        if header.get("end"):
+            return None
+        self._members += 1
+        if self._members > MAX_MEMBERS:  # the worker counts too, unless it was taken over
+            raise wire.Broken("more members than there may be")
+        return wire.restore_member(blob, header, body)
+
+    def _exchange(
+        self, blob: Blob, task: str, answer: Callable[[wire.Header, bytes], T], *, max_body: int
+    ) -> T | RagstoneError:
+        """Send `task`, unless it is under way, and read the answer to it."""
         process = cast("subprocess.Popen[bytes]", self._process)
         requests, answers = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-        self._files += 1
         try:
-            request = {"uri": blob.uri, "name": blob.name, "media_type": blob.media_type}
-            wire.send(requests, request, blob.data)
-            header, body = wire.receive(answers, max_body=int(self._limits["max_output"]))
+            if task:
+                self._files += 1
+                about = {"task": task, "uri": blob.uri, "name": blob.name, "media_type": blob.media_type}
+                wire.send(requests, about, blob.data)
+            header, body = self._receive(answers, max_body)
             if "crash" in header:
                 self._broken = True
                 return self._crash(blob, str(header["crash"])[:300])
             if "error" in header:
                 return wire.restore_error(header, name=blob.name)
-            return wire.restore(blob, header, body)
+            return answer(header, body)
         except (wire.Broken, OSError) as error:
             self._broken = True
             return self._death(blob, error)
+
+    def _receive(self, answers: BinaryIO, max_body: int) -> tuple[wire.Header, bytes]:
+        """The next answer; what only says that work goes on gives it more time."""
+        for _ in range(MAX_STEPS):
+            header, body = wire.receive(answers, max_body=max_body)
+            if "progress" not in header:
+                return header, body
+            self.moved = time.monotonic()
+        raise wire.Broken("it never ends")
 
     def _popen(self) -> subprocess.Popen[bytes]:
         self._errors = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 (closed in close)

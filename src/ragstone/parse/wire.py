@@ -14,7 +14,16 @@ from typing import Any, BinaryIO, TypeAlias, cast
 from ragstone import errors
 from ragstone.errors import ContentError, MissingExtra, RagstoneError
 from ragstone.parse.outline import PARSER_REVISION
-from ragstone.types import Blob, Document, HeadingSpan, PageSpan, Remark, digest
+from ragstone.types import (
+    MEMBER_MARK,
+    Blob,
+    Document,
+    HeadingSpan,
+    LoadFailure,
+    PageSpan,
+    Remark,
+    digest,
+)
 
 Header: TypeAlias = dict[str, Any]
 
@@ -151,6 +160,44 @@ def _value(value: Any) -> Any:
     if isinstance(value, dict):
         return datetime.fromisoformat(_str(cast("Header", value)["time"]))
     return [_value(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+# --- members of containers -------------------------------------------------------------
+
+
+def describe_member(member: Blob | LoadFailure) -> Header:
+    """A member of a container, or why it could not be read; its bytes are the body."""
+    header: Header = {"uri": member.uri, "name": member.name}
+    if isinstance(member, LoadFailure):
+        return {**header, "failure": describe_error(member.error)}
+    modified = None if member.modified is None else member.modified.isoformat()
+    container = str(member.metadata.get("container", ""))
+    return {**header, "media_type": member.media_type, "modified": modified, "container": container}
+
+
+def restore_member(blob: Blob, header: Header, body: bytes) -> Blob | LoadFailure:
+    """The member of `blob` that `describe_member` described.
+
+    Raises:
+        Broken: it does not have the shape of one, or claims to lie elsewhere.
+    """
+    try:
+        uri, name = _str(header["uri"]), _str(header["name"])
+        if not uri.startswith(blob.uri + MEMBER_MARK):
+            raise Broken("a member lies outside its container")
+        if "failure" in header:
+            return LoadFailure(uri=uri, name=name, error=restore_error(header["failure"], name=name))
+        modified = header["modified"]
+        return Blob(
+            uri=uri,
+            name=name,
+            data=body,
+            media_type=_str(header["media_type"]),
+            modified=None if modified is None else datetime.fromisoformat(_str(modified)),
+            metadata={**blob.metadata, "container": _str(header["container"])},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Broken("the answer is no member") from error
 
 
 # --- errors ------------------------------------------------------------------------

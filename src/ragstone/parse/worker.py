@@ -15,8 +15,9 @@ import threading
 from queue import SimpleQueue
 from typing import BinaryIO, cast
 
-from ragstone.errors import ContentTooLarge, RagstoneError
-from ragstone.parse import wire
+from ragstone.errors import ContentTooLarge, MissingExtra, RagstoneError
+from ragstone.parse import ocr, wire
+from ragstone.parse.offline import cut_off_network
 from ragstone.types import Blob
 
 MAX_STDERR = 64 * 1024 * 1024
@@ -27,14 +28,28 @@ def main() -> None:
     limits = cast("dict[str, float]", json.loads(sys.argv[1]))
     requests, answers = _own_pipes()
     faulthandler.enable()
-    _limit_resources(memory=int(limits["memory"]))
-    queue: SimpleQueue[Blob] = SimpleQueue()
+    cut_off_network()
+    memory = int(limits["memory"])
+    _limit_resources(memory=memory + ocr.MEMORY)
+    _limit_memory(memory)
+    queue: SimpleQueue[tuple[str, Blob]] = SimpleQueue()
     threading.Thread(target=_receive, args=(requests, queue, int(limits["max_input"])), daemon=True).start()
     wire.send(answers, {"ready": True})
-    while True:
-        blob = queue.get()
+
+    def on_page(done: int, pages: int) -> None:
+        """A page for OCR: as much time again, and from here on the memory its models take."""
         _limit_processor(limits["timeout"])
-        header, body = _answer(blob, int(limits["max_output"]))
+        _limit_memory(memory + ocr.MEMORY)
+        wire.send(answers, {"progress": done, "of": pages})
+
+    ocr.on_progress(on_page)
+    while True:
+        task, blob = queue.get()
+        _limit_processor(limits["timeout"])
+        if task == "unpack":
+            header, body = _unpack(blob, answers, limits["timeout"])
+        else:
+            header, body = _answer(blob, int(limits["max_output"]))
         wire.send(answers, header, body)
         if "crash" in header:
             return  # what it left behind may harm the next file
@@ -51,14 +66,13 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return cast("BinaryIO", requests), cast("BinaryIO", answers)
 
 
-def _receive(requests: BinaryIO, queue: SimpleQueue[Blob], max_input: int) -> None:
+def _receive(requests: BinaryIO, queue: SimpleQueue[tuple[str, Blob]], max_input: int) -> None:
     """Hand on what comes in; end the process when nothing more can come."""
     try:
         while True:
             header, body = wire.receive(requests, max_body=max_input)
-            queue.put(
-                Blob(uri=header["uri"], name=header["name"], media_type=header["media_type"], data=body)
-            )
+            blob = Blob(uri=header["uri"], name=header["name"], media_type=header["media_type"], data=body)
+            queue.put((str(header["task"]), blob))
     except wire.Ended:
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 (without this thread the process would wait for ever)
@@ -78,7 +92,29 @@ def _answer(blob: Blob, max_output: int) -> tuple[wire.Header, bytes]:
     except RagstoneError as error:
         return wire.describe_error(error), b""
     except BaseException as error:  # noqa: BLE001 (the edge; a panic of Rust code is no Exception)
-        return {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}, b""
+        return _crash(error), b""
+
+
+def _unpack(blob: Blob, answers: BinaryIO, timeout: float) -> tuple[wire.Header, bytes]:
+    """Send each member as a frame of its own; what is returned ends them."""
+    from ragstone.parse.containers import members
+
+    try:
+        for member in members(blob):
+            wire.send(answers, wire.describe_member(member), member.data if isinstance(member, Blob) else b"")
+            _limit_processor(timeout)
+        return {"end": True}, b""
+    except RagstoneError as error:
+        return wire.describe_error(error), b""
+    except ImportError as error:
+        extra = MissingExtra("core.missing_extra", feature=f"Unpacking {blob.name}", extra="parse")
+        return wire.describe_error(extra.with_traceback(error.__traceback__)), b""
+    except BaseException as error:  # noqa: BLE001 (as above)
+        return _crash(error), b""
+
+
+def _crash(error: BaseException) -> wire.Header:
+    return {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
 
 
 def _limit_resources(*, memory: int) -> None:
@@ -95,6 +131,17 @@ def _limit_resources(*, memory: int) -> None:
     limit(resource.RLIMIT_FSIZE, MAX_STDERR)
     if sys.platform != "darwin":  # macOS refuses to limit address space
         limit(resource.RLIMIT_AS, memory)
+
+
+def _limit_memory(memory: int) -> None:
+    """The address space this process may take now, up to the limit it started with."""
+    if sys.platform in ("win32", "darwin"):
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
 
 
 def _limit_processor(timeout: float) -> None:

@@ -23,3 +23,9 @@ ORDER BY b.name, d.uri
 
 -- name: document_chunks
 SELECT chunk_id FROM chunks WHERE document_id = %(document_id)s ORDER BY index
+
+-- name: document_members
+SELECT m.document_id
+FROM documents d
+JOIN documents m ON m.base_id = d.base_id AND starts_with(m.uri, d.uri || '!/')
+WHERE d.document_id = ANY (%(document_ids)s)
