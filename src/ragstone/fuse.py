@@ -37,8 +37,7 @@ def reciprocal_rank(
 ) -> list[Hit]:
     """Reciprocal rank fusion: the sum of weight / (k + rank) over the rankings, on the scale `rrf`.
 
-    For several questions with several rankings each, fuse each question's rankings
-    first and then the results.
+    For several questions with several rankings each, see `two_stage`.
 
     Raises:
         InvalidStage: `k` below 0 or not finite, or weights that do not match the rankings.
@@ -51,6 +50,24 @@ def reciprocal_rank(
         for rank, hit in enumerate(_ranked(ranking), start=1):
             _add(candidates, hit, rank, weight / (k + rank))
     return _fused(candidates, "rrf")
+
+
+def two_stage(
+    per_query: Sequence[Sequence[Sequence[Hit]]],
+    *,
+    k: float = RRF_K,
+    weights: Sequence[float] | None = None,
+    query_weights: Sequence[float] | None = None,
+) -> list[Hit]:
+    """Reciprocal rank fusion of each question's rankings, then of the questions (row A62).
+
+    `weights` are those of a question's rankings, `query_weights` those of the questions.
+
+    Raises:
+        InvalidStage: as `reciprocal_rank`.
+    """
+    fused = [reciprocal_rank(rankings, k=k, weights=weights) for rankings in per_query]
+    return reciprocal_rank(fused, k=k, weights=query_weights)
 
 
 def weighted(rankings: Sequence[Sequence[Hit]], weights: Sequence[float] = HYBRID_WEIGHTS) -> list[Hit]:
