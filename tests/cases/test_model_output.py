@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import SHARED
 from ragstone.expand import MultiQuery
 from ragstone.readback import read_json, read_lines
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Query
 
 pytestmark = pytest.mark.anyio
+CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    path = SHARED / "cases" / name
+    path = CASES / name
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
 
 

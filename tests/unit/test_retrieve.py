@@ -278,6 +278,25 @@ async def test_w12_w34_the_question_as_asked_is_searched_too() -> None:
     assert [query.text for query in finds.asked] == ["better", "else", "asked"]
 
 
+async def test_d10_what_a_stage_narrows_holds_for_the_question_as_asked_too() -> None:
+    finds = Finds("a")
+    narrow = Scope(bases=("ann",))
+
+    async def only_ann(query: Query) -> Query:
+        return replace(query, text="better", scope=narrow)
+
+    async def parts(query: Query) -> list[Query]:
+        return [query, replace(query, scope=Scope(filter=parse("year == 1")))]
+
+    await pipeline(finds, transform=[only_ann], expand=parts).search(Query("asked"))
+    assert [(query.text, query.scope.bases) for query in finds.asked] == [
+        ("better", ("ann",)),
+        ("better", ("ann",)),
+        ("asked", ("ann",)),
+    ]
+    assert finds.asked[1].scope.filter == parse("year == 1")
+
+
 async def test_a61_selectors_judge_by_the_question_and_of_a_follow_up_by_its_standalone_form() -> None:
     seen: list[str] = []
 

@@ -92,9 +92,7 @@ class App:
 
     async def reranker(self) -> Reranker | None:
         """The reranker of the settings; None is a normal state."""
-        return (
-            await self._once("reranker", await self._reranker_maker()) if self.settings.rerank_kind else None
-        )
+        return await self._once("reranker", self._open_reranker) if self.settings.rerank_kind else None
 
     # --- pipelines ---------------------------------------------------------------
 
@@ -261,16 +259,11 @@ class App:
         self._stack.push_async_callback(chat.aclose)
         return chat
 
-    async def _reranker_maker(self) -> Callable[[], Awaitable[Reranker]]:
-        """How the reranker is made; the chat model is made before, outside of the lock."""
+    async def _open_reranker(self) -> Reranker:
         chat = await self.chat() if self.settings.rerank_kind == "judge" else None
-
-        async def make() -> Reranker:
-            reranker = _reranker(self.settings, chat)
-            self._stack.push_async_callback(reranker.aclose)
-            return reranker
-
-        return make
+        reranker = _reranker(self.settings, chat)
+        self._stack.push_async_callback(reranker.aclose)
+        return reranker
 
 
 def _reranker(settings: Settings, chat: ChatModel | None) -> Reranker:
