@@ -45,6 +45,8 @@ class Fault:
     """A stream says an error after so many deltas, with HTTP 200."""
     drip: bool = False
     """One byte at a time."""
+    pause: float = 0.0
+    """Seconds between the bytes of a drip, so that no single read is late but the whole is."""
     reverse: bool = False
     """Items in the wrong order."""
     missing: int = 0
@@ -295,7 +297,7 @@ class _Body:
             self._sent += len(piece)
             await self._writer.drain()
             if self._fault.drip:
-                await asyncio.sleep(0)
+                await asyncio.sleep(self._fault.pause)
 
     def _write(self, piece: bytes) -> None:
         if piece:

@@ -143,6 +143,9 @@ async def test_a_silent_server_is_given_up_and_the_connection_closed() -> None:
             await scored(cohere, provider, timeout=0.1, attempts=1)
         await provider.until(lambda provider: provider.active == 0)
         assert provider.left_early == 1
+        provider.fail(Fault(drip=True, pause=0.05))
+        with pytest.raises(ProviderUnavailable, match="no answer"):
+            await scored(cohere, provider, timeout=0.3, attempts=1)
         closed = provider.url
     gone = CohereReranker(base_url=closed, model="m", attempts=1)
     with pytest.raises(ProviderUnavailable, match="no connection"):

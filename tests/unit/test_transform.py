@@ -188,6 +188,8 @@ async def test_w01_a_variant_equal_to_the_original_or_to_another_is_dropped() ->
         "Upkeep of the pump",
         "service interval",
     ]
+    said = "How often is the pump serviced?\none\ntwo\nthree\nfour"
+    assert (await texts(MultiQuery(FakeChatModel(said))))[1:] == ["one", "two", "three"]
 
 
 async def test_a39_without_the_original_only_the_others() -> None:
