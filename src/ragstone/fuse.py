@@ -28,6 +28,7 @@ class _Candidate:
 
     hit: Hit
     best_rank: int
+    scores: tuple[Score, ...] = ()
     shares: list[float] = field(default_factory=list[float])
     value: float = 0.0
 
@@ -164,16 +165,20 @@ def _scaled(hits: Sequence[Hit]) -> list[float]:
 def _add(candidates: dict[str, _Candidate], hit: Hit, rank: int, share: float) -> None:
     known = candidates.get(hit.chunk.chunk_id)
     if known is None:
-        candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, [share])
+        candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, hit.scores, [share])
         return
-    known.hit = _merged(known.hit, hit)
+    known.hit, known.scores = hit, _joined(known.scores, hit.scores)
     known.best_rank = min(known.best_rank, rank)
     known.shares.append(share)
 
 
 def _merged(first: Hit, second: Hit) -> Hit:
     """One hit with the scores of both, those of `second` last."""
-    return replace(second, scores=(*(s for s in first.scores if s not in second.scores), *second.scores))
+    return replace(second, scores=_joined(first.scores, second.scores))
+
+
+def _joined(first: tuple[Score, ...], second: tuple[Score, ...]) -> tuple[Score, ...]:
+    return (*(score for score in first if score not in second), *second)
 
 
 def _in_order(candidates: dict[str, _Candidate]) -> list[_Candidate]:
@@ -186,6 +191,12 @@ def _fused(candidates: dict[str, _Candidate], scale: str, whole: float = 1.0) ->
         # Plain addition would make near-ties depend on the order of the rankings.
         candidate.value = math.fsum(candidate.shares) / whole
     return [
-        candidate.hit.scored(Score(stage="fuse", scale=scale, value=candidate.value, rank=rank))
+        replace(
+            candidate.hit,
+            scores=(
+                *candidate.scores,
+                Score(stage="fuse", scale=scale, value=candidate.value, rank=rank),
+            ),
+        )
         for rank, candidate in enumerate(_in_order(candidates), start=1)
     ]
