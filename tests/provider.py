@@ -360,7 +360,7 @@ def threaded(**options: Any) -> Iterator[Provider]:
             ready.set()
             await found["stop"].wait()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="provider")
     thread.start()
     assert ready.wait(WAIT)
     try:
