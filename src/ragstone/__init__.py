@@ -13,15 +13,19 @@ if TYPE_CHECKING:
     from ragstone.cite import cite
     from ragstone.clean import clean
     from ragstone.errors import RagstoneError
-    from ragstone.fuse import reciprocal_rank, weighted
+    from ragstone.expand import Decompose, MultiQuery
+    from ragstone.fuse import reciprocal_rank, two_stage, weighted
     from ragstone.generate import ExtractiveGenerator, ModelGenerator
     from ragstone.ingest import IngestPipeline, IngestResult
     from ragstone.kb.facade import KnowledgeBases
     from ragstone.query import QueryPipeline
+    from ragstone.rerank import Rerank
     from ragstone.retrieve.store import StoreRetriever
+    from ragstone.route import LanguageModelRouter, Route
     from ragstone.split import RecursiveSplitter
     from ragstone.store.memory import MemoryStore
     from ragstone.sync import Blocking
+    from ragstone.transform import Compress, HyDE, Rewrite, StepBack, Translate
     from ragstone.types import (
         Answer,
         Blob,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
         SearchResult,
         Vectors,
     )
+    from ragstone.widen import Neighbours
 
 __all__ = [
     "Answer",
@@ -46,47 +51,71 @@ __all__ = [
     "Chunk",
     "Citation",
     "CitedContext",
+    "Compress",
+    "Decompose",
     "Delta",
     "Document",
     "ExtractiveGenerator",
     "Hit",
+    "HyDE",
     "IngestPipeline",
     "IngestResult",
+    "LanguageModelRouter",
     "MemoryStore",
     "Message",
     "ModelGenerator",
+    "MultiQuery",
+    "Neighbours",
     "Prompt",
     "Query",
     "QueryPipeline",
     "RagstoneError",
     "RecursiveSplitter",
+    "Rerank",
+    "Rewrite",
+    "Route",
     "Scope",
     "Score",
     "SearchResult",
+    "StepBack",
     "StoreRetriever",
+    "Translate",
     "Vectors",
     "cite",
     "clean",
     "open",
     "reciprocal_rank",
+    "two_stage",
     "weighted",
 ]
 
 _MODULES = {
     "Blocking": "sync",
     "CitedContext": "augment",
+    "Compress": "transform",
+    "Decompose": "expand",
     "ExtractiveGenerator": "generate",
+    "HyDE": "transform",
     "IngestPipeline": "ingest",
     "IngestResult": "ingest",
+    "LanguageModelRouter": "route",
     "MemoryStore": "store.memory",
     "ModelGenerator": "generate",
+    "MultiQuery": "expand",
+    "Neighbours": "widen",
     "QueryPipeline": "query",
     "RagstoneError": "errors",
     "RecursiveSplitter": "split",
+    "Rerank": "rerank",
+    "Rewrite": "transform",
+    "Route": "route",
+    "StepBack": "transform",
     "StoreRetriever": "retrieve.store",
+    "Translate": "transform",
     "cite": "cite",
     "clean": "clean",
     "reciprocal_rank": "fuse",
+    "two_stage": "fuse",
     "weighted": "fuse",
 }
 

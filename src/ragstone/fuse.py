@@ -28,6 +28,7 @@ class _Candidate:
 
     hit: Hit
     best_rank: int
+    scores: tuple[Score, ...] = ()
     shares: list[float] = field(default_factory=list[float])
     value: float = 0.0
 
@@ -37,8 +38,7 @@ def reciprocal_rank(
 ) -> list[Hit]:
     """Reciprocal rank fusion: the sum of weight / (k + rank) over the rankings, on the scale `rrf`.
 
-    For several questions with several rankings each, fuse each question's rankings
-    first and then the results.
+    For several questions with several rankings each, see `two_stage`.
 
     Raises:
         InvalidStage: `k` below 0 or not finite, or weights that do not match the rankings.
@@ -51,6 +51,24 @@ def reciprocal_rank(
         for rank, hit in enumerate(_ranked(ranking), start=1):
             _add(candidates, hit, rank, weight / (k + rank))
     return _fused(candidates, "rrf")
+
+
+def two_stage(
+    per_query: Sequence[Sequence[Sequence[Hit]]],
+    *,
+    k: float = RRF_K,
+    weights: Sequence[float] | None = None,
+    query_weights: Sequence[float] | None = None,
+) -> list[Hit]:
+    """Reciprocal rank fusion of each question's rankings, then of the questions (row A62).
+
+    `weights` are those of a question's rankings, `query_weights` those of the questions.
+
+    Raises:
+        InvalidStage: as `reciprocal_rank`.
+    """
+    fused = [reciprocal_rank(rankings, k=k, weights=weights) for rankings in per_query]
+    return reciprocal_rank(fused, k=k, weights=query_weights)
 
 
 def weighted(rankings: Sequence[Sequence[Hit]], weights: Sequence[float] = HYBRID_WEIGHTS) -> list[Hit]:
@@ -147,16 +165,20 @@ def _scaled(hits: Sequence[Hit]) -> list[float]:
 def _add(candidates: dict[str, _Candidate], hit: Hit, rank: int, share: float) -> None:
     known = candidates.get(hit.chunk.chunk_id)
     if known is None:
-        candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, [share])
+        candidates[hit.chunk.chunk_id] = _Candidate(hit, rank, hit.scores, [share])
         return
-    known.hit = _merged(known.hit, hit)
+    known.hit, known.scores = hit, _joined(known.scores, hit.scores)
     known.best_rank = min(known.best_rank, rank)
     known.shares.append(share)
 
 
 def _merged(first: Hit, second: Hit) -> Hit:
     """One hit with the scores of both, those of `second` last."""
-    return replace(second, scores=(*(s for s in first.scores if s not in second.scores), *second.scores))
+    return replace(second, scores=_joined(first.scores, second.scores))
+
+
+def _joined(first: tuple[Score, ...], second: tuple[Score, ...]) -> tuple[Score, ...]:
+    return (*(score for score in first if score not in second), *second)
 
 
 def _in_order(candidates: dict[str, _Candidate]) -> list[_Candidate]:
@@ -169,6 +191,12 @@ def _fused(candidates: dict[str, _Candidate], scale: str, whole: float = 1.0) ->
         # Plain addition would make near-ties depend on the order of the rankings.
         candidate.value = math.fsum(candidate.shares) / whole
     return [
-        candidate.hit.scored(Score(stage="fuse", scale=scale, value=candidate.value, rank=rank))
+        replace(
+            candidate.hit,
+            scores=(
+                *candidate.scores,
+                Score(stage="fuse", scale=scale, value=candidate.value, rank=rank),
+            ),
+        )
         for rank, candidate in enumerate(_in_order(candidates), start=1)
     ]

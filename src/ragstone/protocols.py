@@ -178,7 +178,10 @@ Generator: TypeAlias = Callable[[Prompt], AsyncIterator[Delta]]
 
 
 class Reranker(Protocol):
-    """Scores passages against a question. `identity` names the scale of the scores."""
+    """Scores passages against a question, higher is better; `nan` for one that was not judged.
+
+    `identity` names the scale of the scores.
+    """
 
     @property
     def identity(self) -> str: ...

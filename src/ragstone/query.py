@@ -2,7 +2,8 @@
 -> augment -> generate -> cite.
 
 Every stage but the retriever, the augmenter and the generator is optional and does
-nothing when left out.
+nothing when left out. However a question is reworded, it is searched with as it was
+asked too; rerank and select judge by the question, not by its rewordings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ from ragstone.protocols import (
     Selector,
     Transformer,
 )
+from ragstone.readback import normalised
+from ragstone.retrieve.compose import checked_seconds
+from ragstone.retrieve.fanout import side_by_side
 from ragstone.trace import Trace
+from ragstone.transform import STANDALONE
 from ragstone.types import (
     Answer,
     AnswerMode,
@@ -48,15 +53,29 @@ from ragstone.types import (
     Usage,
 )
 
+CONCURRENCY = 8
+"""Searches at once for one question: four wordings with two retrievers."""
+
+RETRIEVER_SECONDS = 30.0
+"""What a search may take before the answer goes on without it."""
+
+FOLLOW_UP_WEIGHT = 0.5
+"""A follow-up such as "and its price?" finds little by itself: behind what its standalone form found."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPipeline:
     """Answers questions from what its retrievers find.
 
-    Give `retrievers`, or a `route` that chooses them for each question. `select` stages
-    run in order on the fused hits. When `generate` fails before its first word and there
-    is a `fallback`, the fallback answers and the answer is marked `chat_failed`. A
-    generator that quotes has an attribute `mode = "extractive"`; any other is a model.
+    Give `retrievers`, or a `route` that chooses them for each question. Questions and
+    retrievers are searched side by side, at most `concurrency` at once; one that fails or
+    takes longer than `retriever_seconds` is left out and the answer marked
+    `retriever_failed`. The rankings of each question go through `fuse`, then those of the
+    questions through `fuse_queries`. `select` stages run in order on the fused hits.
+
+    When `generate` fails before its first word and there is a `fallback`, the fallback
+    answers and the answer is marked `chat_failed`. A generator that quotes has an
+    attribute `mode = "extractive"`; any other is a model.
     """
 
     augment: Augmenter
@@ -66,13 +85,19 @@ class QueryPipeline:
     transform: Sequence[Transformer] = ()
     expand: Expander | None = None
     fuse: Fuser = reciprocal_rank
+    fuse_queries: Fuser = reciprocal_rank
     rerank: Selector | None = None
     select: Sequence[Selector] = ()
     fallback: Generator | None = None
+    concurrency: int = CONCURRENCY
+    retriever_seconds: float = RETRIEVER_SECONDS
 
     def __post_init__(self) -> None:
         if not self.retrievers and self.route is None:
             raise InvalidStage("query.no_retriever")
+        if self.concurrency < 1:
+            raise InvalidStage("query.concurrency", value=self.concurrency)
+        checked_seconds(self.retriever_seconds)
 
     async def search(self, query: Query) -> SearchResult:
         """The passages an answer would be written from, without writing it."""
@@ -118,6 +143,7 @@ class QueryPipeline:
         yield Done(answer=answer)
 
     async def _find(self, query: Query, run: _Run) -> AsyncGenerator[StageDone, None]:
+        asked = query
         for transform in self.transform:
             with run.trace.stage("transform"):
                 query = _within(query.scope, await transform(query))
@@ -127,18 +153,22 @@ class QueryPipeline:
             with run.trace.stage("expand"):
                 queries = [_within(query.scope, one) for one in await self.expand(query)]
             yield run.stage_done()
-        with run.trace.stage("retrieve") as detail:
-            rankings = await self._retrieve(queries)
-            detail["hits"] = [len(ranking) for ranking in rankings]
-        yield run.stage_done()
+        standalone = str(query.context.get(STANDALONE) or asked.text)
+        question = replace(asked, text=standalone, context=query.context, scope=query.scope)
+        queries = _distinct(queries, question)
+        if follow_up := normalised(standalone) != normalised(asked.text):
+            queries.append(replace(question, text=asked.text))
+        async with aclosing(self._retrieve(queries, run)) as stages:
+            async for stage in stages:
+                yield stage
         with run.trace.stage("fuse"):
-            run.hits = self.fuse(rankings) if len(rankings) > 1 else list(rankings[0])
+            run.hits = self._fused(run.rankings, follow_up)
             run.retrieved = tuple(run.hits)
         yield run.stage_done()
         for name, select in self._selectors():
             before = len(run.hits)
             with run.trace.stage(name) as detail:
-                run.hits = await select(query, run.hits)
+                run.hits = await select(question, run.hits)
                 detail.update({"from": before, "to": len(run.hits)})
             yield run.stage_done()
 
@@ -146,25 +176,49 @@ class QueryPipeline:
         rerank = [("rerank", self.rerank)] if self.rerank is not None else []
         return [*rerank, *(("select", select) for select in self.select)]
 
-    async def _retrieve(self, queries: Sequence[Query]) -> list[list[Hit]]:
-        """One ranking for each query and retriever, in that order, found side by side."""
+    async def _retrieve(self, queries: Sequence[Query], run: _Run) -> AsyncGenerator[StageDone, None]:
+        """The rankings of each query, into `run.rankings`."""
+        chosen: list[Sequence[Retriever]] = [self.retrievers for _ in queries]
+        if self.route is not None:
+            with run.trace.stage("route") as detail:
+                chosen = await self._routed(self.route, queries)
+                detail["retrievers"] = [len(retrievers) for retrievers in chosen]
+            yield run.stage_done()
         calls = [
             (query, retriever)
-            for query in queries
-            for retriever in (await self.route(query) if self.route is not None else self.retrievers)
+            for query, retrievers in zip(queries, chosen, strict=True)
+            for retriever in retrievers
         ]
-        rankings: list[list[Hit]] = [[] for _ in calls]
+        with run.trace.stage("retrieve") as detail:
+            found = await side_by_side(calls, concurrency=self.concurrency, seconds=self.retriever_seconds)
+            detail["hits"] = [len(ranking) for ranking in found]
+            rankings = iter(found)
+            run.rankings = [[next(rankings) for _ in retrievers] for retrievers in chosen]
+        yield run.stage_done()
 
-        async def retrieve(index: int, retriever: Retriever, query: Query) -> None:
-            rankings[index] = await retriever(query)
+    async def _routed(self, route: Router, queries: Sequence[Query]) -> list[Sequence[Retriever]]:
+        chosen: list[Sequence[Retriever]] = [() for _ in queries]
+        limiter = anyio.Semaphore(self.concurrency)
+
+        async def choose(index: int, query: Query) -> None:
+            async with limiter:
+                chosen[index] = await route(query)
 
         try:
             async with anyio.create_task_group() as tasks:
-                for index, (query, retriever) in enumerate(calls):
-                    tasks.start_soon(retrieve, index, retriever, query)
+                for index, query in enumerate(queries):
+                    tasks.start_soon(choose, index, query)
         except BaseExceptionGroup as group:
             raise first_error(group) from group
-        return rankings or [[]]
+        return chosen
+
+    def _fused(self, rankings: Sequence[Sequence[list[Hit]]], follow_up: bool) -> list[Hit]:
+        """Per question over its retrievers, then over the questions; a follow-up's own wording last."""
+        per_query = [_one(self.fuse, ranking) for ranking in rankings]
+        if not follow_up:
+            return _one(self.fuse_queries, per_query)
+        reworded = _one(self.fuse_queries, per_query[:-1])
+        return reciprocal_rank([reworded, per_query[-1]], weights=(1.0, FOLLOW_UP_WEIGHT))
 
     async def _prompt(self, query: Query, run: _Run) -> Prompt | None:
         """What the generator is asked; None when nothing was found, for then nothing is."""
@@ -216,7 +270,7 @@ class QueryPipeline:
             retrieved=run.retrieved,
             degraded=tuple(run.trace.degraded),
             audit=cited.audit if cited else {},
-            usage=run.usage,
+            usage=run.trace.usage + run.usage,
             trace=tuple(run.trace.steps),
         )
 
@@ -224,6 +278,24 @@ class QueryPipeline:
 def _within(scope: Scope, query: Query) -> Query:
     """`query` with no more to see than `scope`, which a stage that makes a new question may forget."""
     return query if query.scope == scope else replace(query, scope=scope & query.scope)
+
+
+def _distinct(queries: Sequence[Query], question: Query) -> list[Query]:
+    """The queries, the first of those that ask the same of the same (row W01), and the question itself."""
+    found: list[Query] = []
+    for query in queries:
+        if not any(_asks_the_same(query, one) and query.scope == one.scope for one in found):
+            found.append(query)
+    return found if any(_asks_the_same(question, one) for one in found) else [*found, question]
+
+
+def _asks_the_same(one: Query, other: Query) -> bool:
+    return normalised(one.text) == normalised(other.text)
+
+
+def _one(fuse: Fuser, rankings: Sequence[list[Hit]]) -> list[Hit]:
+    """Several rankings fused; one stays as it is."""
+    return fuse(rankings) if len(rankings) > 1 else list(rankings[0]) if rankings else []
 
 
 def _mode(generate: Generator) -> AnswerMode:
@@ -236,6 +308,7 @@ class _Run:
     def __init__(self, mode: AnswerMode) -> None:
         self.trace = Trace()
         self.mode: AnswerMode = mode
+        self.rankings: list[list[list[Hit]]] = []
         self.hits: list[Hit] = []
         self.retrieved: tuple[Hit, ...] = ()
         self.text = ""

@@ -1,4 +1,5 @@
-"""Which of the ranked hits go on: threshold, top-n, token budget, duplicates.
+"""Which of the ranked hits go on, and in which order: threshold, top-n, token budget, duplicates,
+variety, ends first. For those that ask the store see `widen`.
 
 Selectors keep the order and the scores of what they keep. The pipeline's trace tells
 how many hits came in and went out of each.
@@ -7,12 +8,13 @@ how many hits came in and went out of each.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ragstone.embed.estimate import EstimatedTokenizer
 from ragstone.errors import InvalidStage
 from ragstone.protocols import Tokenizer
+from ragstone.terms import analyze
 from ragstone.types import Hit, Query, checked_top_k
 
 
@@ -94,6 +96,73 @@ class TokenBudget:
                 break
             kept.append(hit)
         return kept
+
+
+async def first(query: Query, hits: list[Hit]) -> list[Hit]:
+    """Keeps the first hit; nothing of nothing (row W04)."""
+    return hits[:1]
+
+
+async def ends_first(query: Query, hits: list[Hit]) -> list[Hit]:
+    """The best at the beginning and the end, the least good in the middle: 1 3 5 6 4 2.
+
+    Models read the middle of a long context worst (Liu et al. 2023, "Lost in the Middle").
+    """
+    return [*hits[::2], *reversed(hits[1::2])]
+
+
+@dataclass(frozen=True, slots=True)
+class MMR:
+    """Keeps `n` hits that are good and unlike each other: maximal marginal relevance.
+
+    Each time the one with the greatest balance * relevance - (1 - balance) * likeness to
+    those chosen (Carbonell and Goldstein 1998). Relevance is the latest score, scaled to
+    the least and greatest of the hits; a hit without a finite score has none. `balance` 1
+    looks at relevance only, 0 at variety only. `likeness` of two hits is from 0 to 1; by
+    default the share of search terms they have in common.
+
+    Raises:
+        InvalidQuery: `n` outside 1 to 1,000. InvalidStage: `balance` outside 0 to 1.
+    """
+
+    n: int
+    balance: float = 0.7
+    likeness: Callable[[Hit, Hit], float] | None = None
+
+    def __post_init__(self) -> None:
+        checked_top_k(self.n)
+        if not 0.0 <= self.balance <= 1.0:
+            raise InvalidStage("select.balance", value=self.balance)
+
+    async def __call__(self, query: Query, hits: list[Hit]) -> list[Hit]:
+        relevance, alike = _relevance(hits), self._likeness(hits)
+        nearest = [0.0] * len(hits)
+        left = list(range(len(hits)))
+        kept: list[Hit] = []
+        while left and len(kept) < self.n:
+            # max() takes the first of equals: the order of the hits.
+            best = max(left, key=lambda i: self.balance * relevance[i] - (1 - self.balance) * nearest[i])
+            left.remove(best)
+            kept.append(hits[best])
+            if len(kept) < self.n:
+                for i in left:
+                    nearest[i] = max(nearest[i], alike(best, i))
+        return kept
+
+    def _likeness(self, hits: Sequence[Hit]) -> Callable[[int, int], float]:
+        if (given := self.likeness) is not None:
+            return lambda one, other: given(hits[one], hits[other])
+        terms = [frozenset(analyze(hit.chunk.text)) for hit in hits]
+        return lambda one, other: len(terms[one] & terms[other]) / max(1, len(terms[one] | terms[other]))
+
+
+def _relevance(hits: Sequence[Hit]) -> list[float]:
+    """The latest scores as 0 to 1; halved first, so that their difference stays finite."""
+    values = [hit.score / 2 if hit.scores and math.isfinite(hit.score) else None for hit in hits]
+    finite = [value for value in values if value is not None]
+    least, greatest = min(finite, default=0.0), max(finite, default=0.0)
+    span = greatest - least
+    return [0.0 if value is None else (value - least) / span if span > 0 else 1.0 for value in values]
 
 
 async def dedupe(query: Query, hits: list[Hit]) -> list[Hit]:

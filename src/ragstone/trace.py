@@ -12,17 +12,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ragstone.types import Step
+from ragstone.types import Step, Usage
 
 _current: ContextVar[tuple[Trace, dict[str, object]] | None] = ContextVar("ragstone_trace", default=None)
 
 
 class Trace:
-    """The steps of one run, in order, and the codes of what was degraded."""
+    """The steps of one run in order, the codes of what was degraded, the tokens that stages used."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.degraded: list[str] = []
+        self.usage = Usage()
 
     @contextmanager
     def stage(self, name: str) -> Generator[dict[str, object], None, None]:
@@ -51,3 +52,9 @@ def degrade(code: str) -> None:
     """Mark the running pipeline as degraded, such as `embedder_failed`."""
     if (current := _current.get()) is not None:
         current[0].degrade(code)
+
+
+def spend(usage: Usage | None) -> None:
+    """Count tokens that a stage's model used."""
+    if usage is not None and (current := _current.get()) is not None:
+        current[0].usage += usage

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.errors import InvalidStage
-from ragstone.fuse import concatenate, reciprocal_rank, weighted
+from ragstone.fuse import concatenate, reciprocal_rank, two_stage, weighted
 from ragstone.types import Chunk, Hit, Score
 
 
@@ -167,3 +168,33 @@ def test_fusion_loses_and_invents_no_chunk_and_ranks_without_gaps(rankings: list
         assert values == sorted(values, reverse=True)
         assert all(0 <= value <= 1 for value in values)
     assert sorted(names(concatenate(rankings))) == sorted(present)
+
+
+def test_a62_two_stages_fuse_each_question_first_then_the_questions() -> None:
+    per_query = [[plain("ab"), plain("cd")], [plain("ef"), plain("gh")]]
+    assert names(two_stage(per_query)) == "aecgbfdh"
+    assert names(two_stage(per_query, query_weights=[1, 2])) == "egfhacbd"
+    assert names(two_stage([[plain("ab"), plain("ba")]], weights=[1, 2])) == "ba"
+    assert two_stage([]) == two_stage([[], [[]]]) == []
+    with pytest.raises(InvalidStage):
+        two_stage(per_query, query_weights=[1])
+
+
+LISTS = st.lists(st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3), max_size=3)
+
+
+@given(LISTS, st.randoms())
+@settings(deadline=None)
+def test_w26_two_stages_lose_and_double_no_chunk_whatever_the_order(
+    letters: list[list[list[str]]], random: Random
+) -> None:
+    per_query = [[plain("".join(ranking)) for ranking in rankings] for rankings in letters]
+    fused = two_stage(per_query)
+    assert sorted(names(fused)) == sorted(
+        {c for rankings in letters for ranking in rankings for c in ranking}
+    )
+    assert [hit.scores[-1].rank for hit in fused] == list(range(1, len(fused) + 1))
+    assert [hit.score for hit in fused] == sorted((hit.score for hit in fused), reverse=True)
+    random.shuffle(per_query)
+    shuffled = {hit.chunk.chunk_id: hit.score for hit in two_stage(per_query)}
+    assert shuffled == {hit.chunk.chunk_id: hit.score for hit in fused}

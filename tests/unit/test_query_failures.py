@@ -56,14 +56,12 @@ def pipeline(*retrievers: object, answer: str = "Nine [1].", augment: object = N
     )
 
 
-async def test_of_several_retrievers_the_one_that_fails_ends_the_search_with_its_own_error() -> None:
-    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
-
+async def test_of_several_retrievers_that_all_fail_the_first_one_s_own_error_comes_through() -> None:
     async def broken(query: Query) -> list[Hit]:
         raise StoreUnavailable("postgres.closed")
 
     with pytest.raises(StoreUnavailable):
-        await pipeline(found, broken).search(Query("mill"))
+        await pipeline(broken, broken).search(Query("mill"))
 
 
 async def test_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ragstone.errors import InvalidQuery, InvalidStage
 from ragstone.protocols import Selector
-from ragstone.select import Threshold, TokenBudget, TopN, dedupe
+from ragstone.select import MMR, Threshold, TokenBudget, TopN, dedupe, ends_first, first
 from ragstone.testing import FakeEmbedder
 from ragstone.types import Chunk, Hit, Query, Score
 
@@ -68,7 +71,15 @@ async def test_duplicates_by_id_or_text_go_the_first_stays() -> None:
 
 
 async def test_nothing_selected_from_nothing() -> None:
-    for select in (Threshold(scale="cosine", minimum=0), TopN(1), TokenBudget(1), dedupe):
+    for select in (
+        Threshold(scale="cosine", minimum=0),
+        TopN(1),
+        TokenBudget(1),
+        dedupe,
+        MMR(1),
+        first,
+        ends_first,
+    ):
         assert await kept(select) == ""
 
 
@@ -80,3 +91,54 @@ async def test_parameters_that_cannot_work_are_refused() -> None:
     for tokens in (0, True, 1.5):
         with pytest.raises(InvalidStage, match=str(tokens)):
             TokenBudget(tokens)  # type: ignore[arg-type]
+    for balance in (-0.1, 1.1, math.nan):
+        with pytest.raises(InvalidStage, match=str(balance)):
+            MMR(3, balance=balance)
+    with pytest.raises(InvalidQuery, match="0"):
+        MMR(0)
+
+
+async def test_w04_the_first_of_nothing_is_nothing() -> None:
+    assert await kept(first, hit("a"), hit("b")) == "a"
+    assert await kept(first) == ""
+
+
+async def test_the_best_stand_at_both_ends() -> None:
+    assert await kept(ends_first, *(hit(letter) for letter in "123456")) == "135642"
+    assert await kept(ends_first, *(hit(letter) for letter in "12345")) == "13542"
+
+
+async def test_mmr_prefers_another_matter_to_a_near_copy() -> None:
+    hits = [
+        hit("a", "the pump is serviced every year", cosine=0.9),
+        hit("b", "the pump is serviced every single year", cosine=0.89),
+        hit("c", "spare parts are kept in hall three", cosine=0.8),
+        hit("d", "lunch", cosine=0.1),
+    ]
+    assert await kept(MMR(3), *hits) == "acb"
+    assert await kept(MMR(3, balance=1.0), *hits) == "abc"
+    assert await kept(MMR(2, likeness=lambda one, other: 0.0), *hits) == "ab"
+
+
+async def test_mmr_takes_hits_without_a_finite_score_last() -> None:
+    hits = [hit("a"), hit("b", "b", cosine=math.nan), hit("c", "c", cosine=0.2), hit("d", "d", cosine=0.4)]
+    assert await kept(MMR(4), *hits) == "dabc"
+
+
+HITS = st.lists(
+    st.tuples(st.sampled_from(["pump", "hall", "pump hall", "price", ""]), st.floats()), max_size=8
+).map(lambda items: [hit(f"{n}", text, cosine=value) for n, (text, value) in enumerate(items)])
+
+
+@given(HITS, st.integers(1, 9), st.floats(0, 1))
+@settings(deadline=None)
+def test_selecting_neither_makes_nor_doubles_hits(hits: list[Hit], n: int, balance: float) -> None:
+    async def select() -> None:
+        chosen = await MMR(n, balance=balance)(Query("q"), list(hits))
+        assert len(chosen) == min(n, len(hits))
+        for some in (chosen, await ends_first(Query("q"), list(hits))):
+            assert len({id(one) for one in some}) == len(some)
+            assert all(any(one is known for known in hits) for one in some)
+        assert len(await ends_first(Query("q"), list(hits))) == len(hits)
+
+    anyio.run(select)

@@ -26,8 +26,9 @@ from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
-from ragstone.protocols import ChatModel, Embedder
+from ragstone.protocols import ChatModel, Embedder, Reranker
 from ragstone.query import QueryPipeline
+from ragstone.rerank import Rerank
 from ragstone.retrieve.store import SearchMode, StoreRetriever
 from ragstone.select import TokenBudget
 from ragstone.split import RecursiveSplitter
@@ -36,6 +37,9 @@ from ragstone.types import Blob, Document
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+RERANK_CANDIDATES = 20
+"""The wide end of the funnel; four for each passage kept when that is more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,10 @@ class App:
         """The chat model of the settings; None is a normal state."""
         return await self._once("chat", self._open_chat) if self.settings.chat_base_url else None
 
+    async def reranker(self) -> Reranker | None:
+        """The reranker of the settings; None is a normal state."""
+        return await self._once("reranker", self._open_reranker) if self.settings.rerank_kind else None
+
     # --- pipelines ---------------------------------------------------------------
 
     async def ingest(self, parsers: int | None = None) -> IngestPipeline:
@@ -125,14 +133,28 @@ class App:
 
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
-        retriever, chat = await self._retriever("hybrid", top_k, None), await self.chat()
+        chat, rerank = await self.chat(), await self._rerank(top_k)
+        found = top_k if rerank is None else max(top_k, rerank.candidates)
+        retriever = await self._retriever("hybrid", found, None)
         extractive = ExtractiveGenerator(await self.searching_embedder())
         return QueryPipeline(
             retrievers=[retriever],
+            rerank=rerank,
             select=[TokenBudget(self.settings.context_tokens)],
             augment=CitedContext(),
             generate=extractive if chat is None else ModelGenerator(chat),
             fallback=None if chat is None else extractive,
+        )
+
+    async def _rerank(self, top_k: int) -> Rerank | None:
+        settings, reranker = self.settings, await self.reranker()
+        if reranker is None:
+            return None
+        return Rerank(
+            reranker,
+            top_n=min(settings.rerank_top_n, top_k),
+            min_score=settings.rerank_min_score,
+            candidates=max(RERANK_CANDIDATES, 4 * settings.rerank_top_n),
         )
 
     async def _retriever(self, mode: SearchMode, top_k: int, min_score: float | None) -> StoreRetriever:
@@ -239,3 +261,29 @@ class App:
         )
         self._stack.push_async_callback(chat.aclose)
         return chat
+
+    async def _open_reranker(self) -> Reranker:
+        chat = await self.chat() if self.settings.rerank_kind == "judge" else None
+        reranker = _reranker(self.settings, chat)
+        self._stack.push_async_callback(reranker.aclose)
+        return reranker
+
+
+def _reranker(settings: Settings, chat: ChatModel | None) -> Reranker:
+    from ragstone.rerank.cohere import CohereReranker
+    from ragstone.rerank.dashscope import DashScopeReranker
+    from ragstone.rerank.judge import ChatJudge
+    from ragstone.rerank.tei import TeiReranker
+
+    if chat is not None:
+        return ChatJudge(chat)
+    if settings.rerank_kind == "tei":
+        return TeiReranker(
+            base_url=settings.rerank_base_url,
+            model=settings.rerank_model or "tei",
+            api_key=settings.rerank_api_key,
+        )
+    make = CohereReranker if settings.rerank_kind == "cohere" else DashScopeReranker
+    return make(
+        base_url=settings.rerank_base_url, model=settings.rerank_model, api_key=settings.rerank_api_key
+    )

@@ -24,12 +24,12 @@ from ragstone.messages import Language
 
 PREFIX = "RAGSTONE_"
 FILE_NAME = "ragstone.toml"
-_SECRETS = ("chat_api_key", "embed_api_key")
+_SECRETS = ("chat_api_key", "embed_api_key", "rerank_api_key")
 # In the query of an address, or among libpq's words, where a value may be quoted.
 _SECRET_VALUE = re.compile(
     r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
 )
-_URLS = ("database_url", "chat_base_url", "embed_base_url")
+_URLS = ("database_url", "chat_base_url", "embed_base_url", "rerank_base_url")
 # Read by the test suite, not by the application.
 _FOREIGN = ("RAGSTONE_TEST_MODELS",)
 
@@ -64,6 +64,18 @@ class Settings:
     embed_document_prefix: str = ""
     embed_threads: int = 0
     """Threads of the local model; 0: as many as there are cores."""
+
+    rerank_kind: Literal["", "cohere", "dashscope", "tei", "judge"] = ""
+    """What reranks the passages of an answer: a server in the shape of Cohere's API (Jina, vLLM, ...),
+    of DashScope or of text-embeddings-inference; `judge` asks the chat model. Empty: nothing."""
+    rerank_base_url: str = ""
+    """Such as `https://api.jina.ai/v1` or `http://localhost:8080`."""
+    rerank_model: str = ""
+    rerank_api_key: str = field(default="", repr=False)
+    rerank_top_n: int = 5
+    """Passages kept of at least 20 candidates."""
+    rerank_min_score: float = 0.1
+    """The least score a kept passage has; where none has it the question is refused."""
 
     chunk_size: int = 300
     chunk_overlap: int = 30
@@ -202,6 +214,8 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "embed_max_tokens": (32, 1_000_000),
     "embed_threads": (0, 1_024),
     "chat_timeout": (1, 3_600),
+    "rerank_top_n": (1, 250),
+    "rerank_min_score": (-1_000, 1_000),
 }
 
 
@@ -228,6 +242,23 @@ def _check_ranges(settings: Settings) -> None:
     for kind in ("chat", "embed"):
         if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
             raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
+    _check_rerank(settings)
+
+
+def _check_rerank(settings: Settings) -> None:
+    """A kind needs what it asks with, and an address needs a kind: a reranker is never silently ignored."""
+    needed: Mapping[str, tuple[str, ...]] = {
+        "": (),
+        "cohere": ("rerank_base_url", "rerank_model"),
+        "dashscope": ("rerank_base_url", "rerank_model"),
+        "tei": ("rerank_base_url",),
+        "judge": ("chat_base_url",),
+    }
+    for name in needed[settings.rerank_kind]:
+        if not getattr(settings, name):
+            raise InvalidSetting("kb.setting_pair", first="rerank_kind", second=name)
+    if settings.rerank_kind in ("", "judge") and settings.rerank_base_url:
+        raise InvalidSetting("kb.setting_pair", first="rerank_base_url", second="rerank_kind")
 
 
 def _masked(name: str, value: object) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -14,10 +15,20 @@ from ragstone.types import Hit, Query, Scope, Vectors, checked_top_k
 
 SearchMode: TypeAlias = Literal["hybrid", "vector", "text"]
 
+_RANGES: Mapping[SearchMode, tuple[float, float]] = {
+    "hybrid": (0.0, 1.0),
+    "vector": (-1.0, 1.0),
+    "text": (0.0, sys.float_info.max),
+}
+"""What a score of a mode can be; a threshold outside would keep all or nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreRetriever:
-    """Finds chunks in `store` within `scope` and the query's own scope, whichever is narrower.
+    """Finds chunks in `store` within `scope` and the query's own scope: what both allow.
+
+    `top_k`, `min_score` and `scope` are values, or functions of the question (rows A44,
+    A48): `scope=lambda query: Scope(filter=parse(f"owner == '{...}'"))`.
 
     `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: vectors
     first, full text at low weight, which was measured to be safer than equal ranks for
@@ -28,43 +39,56 @@ class StoreRetriever:
     hybrid search that goes on by text has no such scores, and nothing is left out then.
 
     Raises:
-        InvalidQuery: top-k outside 1 to 1,000.
+        InvalidQuery: top-k outside 1 to 1,000; a min-score that is no number, or outside
+            -1 to 1 for `vector` and 0 to 1 for `hybrid`. At construction, or when a
+            function gives it.
         StoreError: the store cannot be searched.
     """
 
     store: Store
     embedder: Embedder | None
     mode: SearchMode = "hybrid"
-    top_k: int = 10
+    top_k: int | Callable[[Query], int] = 10
     candidates: int = 100
-    min_score: float | None = None
-    scope: Scope = field(default_factory=Scope)
+    min_score: float | Callable[[Query], float | None] | None = None
+    scope: Scope | Callable[[Query], Scope] = field(default_factory=Scope)
     fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = weighted
 
     def __post_init__(self) -> None:
-        checked_top_k(self.top_k)
+        if not callable(self.top_k):
+            checked_top_k(self.top_k)
         if self.mode != "text" and self.embedder is None:
             raise InvalidStage("retrieve.no_embedder", mode=self.mode)
-        if self.min_score is not None and self.min_score != self.min_score:
-            raise InvalidQuery("core.min_score", value=self.min_score)
+        if not callable(self.min_score):
+            self._checked(self.min_score)
 
     async def __call__(self, query: Query) -> list[Hit]:
-        scope = self.scope & query.scope
+        scope = (self.scope(query) if callable(self.scope) else self.scope) & query.scope
+        top_k = checked_top_k(self.top_k(query) if callable(self.top_k) else self.top_k)
+        min_score = self._checked(self.min_score(query) if callable(self.min_score) else self.min_score)
         if self.mode == "text":
-            hits = await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
+            hits = await self.store.search_text(query.text, scope=scope, top_k=top_k)
         elif (vectors := await self._embedded(query)) is None:
-            return await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
+            return await self.store.search_text(query.text, scope=scope, top_k=top_k)
         elif self.mode == "vector":
-            hits = await self.store.search_vector(vectors, scope=scope, top_k=self.top_k)
+            hits = await self.store.search_vector(vectors, scope=scope, top_k=top_k)
         else:
             rankings = await self.store.search_hybrid(
-                query.text, vectors, scope=scope, top_k=max(self.candidates, self.top_k)
+                query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
             )
             note(vector=len(rankings[0]), text=len(rankings[1]))
-            hits = self.fuse(rankings)[: self.top_k]
-        if self.min_score is not None:
-            hits = [hit for hit in hits if hit.score >= self.min_score]
+            hits = self.fuse(rankings)[:top_k]
+        if min_score is not None:
+            hits = [hit for hit in hits if hit.score >= min_score]
         return hits
+
+    def _checked(self, min_score: float | None) -> float | None:
+        if min_score is None:
+            return None
+        low, high = _RANGES[self.mode]
+        if not low <= min_score <= high:
+            raise InvalidQuery("retrieve.min_score", value=min_score, mode=self.mode, low=low, high=high)
+        return min_score
 
     async def _embedded(self, query: Query) -> Vectors | None:
         assert self.embedder is not None  # checked when built

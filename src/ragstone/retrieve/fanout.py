@@ -1,0 +1,50 @@
+"""Several searches side by side, of which some may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from ragstone.errors import InputError, first_error
+from ragstone.protocols import Retriever
+from ragstone.retrieve.compose import within
+from ragstone.trace import degrade, note
+from ragstone.types import Hit, Query
+
+
+async def side_by_side(
+    calls: Sequence[tuple[Query, Retriever]], *, concurrency: int, seconds: float
+) -> list[list[Hit]]:
+    """The hits of each call, in the order of the calls, at most `concurrency` at once (row W22).
+
+    A call that fails or takes longer than `seconds` gives no hits, and the answer is
+    marked `retriever_failed`. When none succeeds the first failure is raised. A failure
+    that the caller has to mend (`InputError`) is raised at once, and the others are
+    cancelled.
+    """
+    limiter = anyio.Semaphore(concurrency)
+    found: list[list[Hit]] = [[] for _ in calls]
+    failures: dict[int, Exception] = {}
+
+    async def search(index: int, query: Query, retriever: Retriever) -> None:
+        async with limiter:
+            try:
+                found[index] = list(await within(retriever, seconds)(query))
+            except InputError:
+                raise
+            except Exception as error:  # noqa: BLE001 (a retriever may be anyone's code: the others go on)
+                failures[index] = error
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for index, (query, retriever) in enumerate(calls):
+                tasks.start_soon(search, index, query, retriever)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+    if failures and len(failures) == len(calls):
+        raise failures[min(failures)]
+    if failures:
+        note(failed={index: f"{type(error).__name__}: {error}" for index, error in sorted(failures.items())})
+        degrade("retriever_failed")
+    return found

@@ -1,0 +1,172 @@
+"""One question to a better one: rewrite, compress, translate, step-back, HyDE.
+
+Each asks a chat model, with a prompt file that `template` replaces. When the model fails,
+is late or says nothing of use, the question stays as it is and the answer is marked
+(`rewrite_failed`, `compress_failed`, ...). The pipeline searches with the question as it
+was asked too, so that a bad wording loses nothing (rows W12, W34).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ragstone.embed.estimate import EstimatedTokenizer
+from ragstone.errors import InvalidStage
+from ragstone.generate.visible import without_thinking
+from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.protocols import ChatModel
+from ragstone.readback import normalised, read_line, read_text
+from ragstone.trace import note
+from ragstone.types import Message, Query
+
+DEFAULT_TARGET = "vector store"
+HISTORY_TOKENS = 1_000
+"""What of a conversation tells what "it" is: its last few turns."""
+
+MAX_PASSAGE = 2_000
+"""Characters of a hypothetical answer: more than an embedding model reads."""
+
+STANDALONE = "standalone_question"
+"""Key of `Query.context`: the question that `Compress` made of a follow-up."""
+
+
+class Rewrite:
+    """Rewords a question for the system that is searched (rows A36, A41)."""
+
+    def __init__(
+        self,
+        chat: ChatModel,
+        *,
+        target: str = DEFAULT_TARGET,
+        template: str | None = None,
+        seconds: float = ASK_SECONDS,
+    ) -> None:
+        if not target.strip():
+            raise InvalidStage("transform.blank", name="target")
+        self._target = target.strip()
+        self._model = Instruction(
+            chat, "rewrite", placeholders=("target", "query"), template=template, seconds=seconds
+        )
+
+    async def __call__(self, query: Query) -> Query:
+        output = await self._model.ask(query.text, target=self._target, query=query.text)
+        return _reworded(query, output and read_line(output), output, self._model)
+
+
+class Compress:
+    """Makes a question that needs its history into one that stands alone (row A35).
+
+    The model reads the user's and assistant's messages, the latest that fit into
+    `history_tokens`; without any it is not asked (row W27).
+    """
+
+    def __init__(
+        self,
+        chat: ChatModel,
+        *,
+        history_tokens: int = HISTORY_TOKENS,
+        template: str | None = None,
+        seconds: float = ASK_SECONDS,
+    ) -> None:
+        if history_tokens < 1:
+            raise InvalidStage("transform.history_tokens", value=history_tokens)
+        self._tokens = history_tokens
+        self._model = Instruction(
+            chat, "compress", placeholders=("history", "query"), template=template, seconds=seconds
+        )
+
+    async def __call__(self, query: Query) -> Query:
+        history = _shown(query.history, self._tokens)
+        if not history:
+            return query
+        output = await self._model.ask(query.text, history=history, query=query.text)
+        reworded = _reworded(query, output and read_line(output), output, self._model)
+        if reworded is query:
+            return query
+        return replace(reworded, context={**query.context, STANDALONE: reworded.text})
+
+
+class Translate:
+    """Puts a question into the language of the documents, such as `English` or `中文` (row A37).
+
+    One that is in this language, or in none that the model knows, stays as it is.
+    """
+
+    def __init__(
+        self,
+        chat: ChatModel,
+        language: str,
+        *,
+        template: str | None = None,
+        seconds: float = ASK_SECONDS,
+    ) -> None:
+        if not language.strip():
+            raise InvalidStage("transform.blank", name="language")
+        self._language = language.strip()
+        self._model = Instruction(
+            chat, "translate", placeholders=("language", "query"), template=template, seconds=seconds
+        )
+
+    async def __call__(self, query: Query) -> Query:
+        output = await self._model.ask(query.text, language=self._language, query=query.text)
+        return _reworded(query, output and read_line(output), output, self._model)
+
+
+class StepBack:
+    """Asks the more general question behind a narrow one (Zheng et al. 2023, row A40)."""
+
+    def __init__(self, chat: ChatModel, *, template: str | None = None, seconds: float = ASK_SECONDS) -> None:
+        self._model = Instruction(
+            chat, "step_back", placeholders=("query",), template=template, seconds=seconds
+        )
+
+    async def __call__(self, query: Query) -> Query:
+        output = await self._model.ask(query.text, query=query.text)
+        return _reworded(query, output and read_line(output), output, self._model)
+
+
+class HyDE:
+    """Searches with a passage that might answer the question (Gao et al. 2022, row A40).
+
+    The passage is invented: it is searched with and never shown.
+    """
+
+    def __init__(self, chat: ChatModel, *, template: str | None = None, seconds: float = ASK_SECONDS) -> None:
+        self._model = Instruction(chat, "hyde", placeholders=("query",), template=template, seconds=seconds)
+
+    async def __call__(self, query: Query) -> Query:
+        output = await self._model.ask(query.text, query=query.text)
+        return _reworded(query, output and read_text(output, limit=MAX_PASSAGE), output, self._model)
+
+
+def _reworded(query: Query, text: str, output: str, model: Instruction) -> Query:
+    """The query with a new text; the same object where there is none, or it says the same."""
+    if not text:
+        if output:
+            model.unusable("unreadable")
+        return query
+    if normalised(text) == normalised(query.text):
+        return query
+    note(query=text)
+    return replace(query, text=text)
+
+
+def _shown(history: Sequence[Message], budget: int) -> str:
+    """The latest messages of user and assistant within the budget, one a line: `user: ...`."""
+    tokenizer = EstimatedTokenizer()
+    shown: list[str] = []
+    for message in reversed(history):
+        text = " ".join(without_thinking(message.content).split())
+        if message.role == "system" or not text:
+            continue
+        offsets = tokenizer.offsets(text)
+        if len(offsets) > budget:
+            if shown:
+                break
+            text = text[: offsets[budget - 1][1]]
+        budget -= len(offsets)
+        shown.append(f"{message.role}: {text}")
+        if budget < 1:
+            break
+    return "\n".join(reversed(shown))

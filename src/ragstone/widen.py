@@ -1,0 +1,54 @@
+"""Selectors that ask the store for what stands around a hit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ragstone.errors import InvalidStage
+from ragstone.filters import matches
+from ragstone.protocols import Store
+from ragstone.trace import note
+from ragstone.types import Hit, Query, Scope
+
+MAX_NEIGHBOURS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Adds up to `n` chunks before and after each hit, in the order of its document.
+
+    A chunk is given once, at the first place it belongs to; hits keep their scores, the
+    added chunks have none. What `scope` or the question's own scope does not allow is
+    never added. Keep it behind the stages that rank.
+
+    Raises:
+        InvalidStage: `n` outside 1 to 20. StoreError: the store cannot be asked.
+    """
+
+    store: Store
+    n: int = 1
+    scope: Scope = field(default_factory=Scope)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MAX_NEIGHBOURS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidStage("select.neighbours", value=self.n, limit=MAX_NEIGHBOURS)
+
+    async def __call__(self, query: Query, hits: list[Hit]) -> list[Hit]:
+        scope = self.scope & query.scope
+        own = {hit.chunk.chunk_id: hit for hit in hits}
+        given: dict[str, Hit] = {}
+        for hit in hits:
+            # Empty where the document was replaced since then: the hit stays alone.
+            for near in await self.store.neighbours(hit.chunk.chunk_id, self.n):
+                chunk_id = near.chunk.chunk_id
+                if chunk_id in own or _visible(near, scope):
+                    given.setdefault(chunk_id, own.get(chunk_id, near))
+            given.setdefault(hit.chunk.chunk_id, hit)
+        note(added=len(given) - len(own))
+        return list(given.values())
+
+
+def _visible(hit: Hit, scope: Scope) -> bool:
+    if scope.bases is not None and hit.base_id not in scope.bases:
+        return False
+    return scope.filter is None or matches(scope.filter, hit.chunk.metadata)
