@@ -26,6 +26,8 @@ class StoreRetriever:
 
     `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`. A
     hybrid search that goes on by text has no such scores, and nothing is left out then.
+    `scope`, `top_k` and `min_score` may be functions of the query, asked anew each time,
+    such as one that reads the user from `query.context`.
 
     Raises:
         InvalidQuery: top-k outside 1 to 1,000.
@@ -35,35 +37,39 @@ class StoreRetriever:
     store: Store
     embedder: Embedder | None
     mode: SearchMode = "hybrid"
-    top_k: int = 10
+    top_k: int | Callable[[Query], int] = 10
     candidates: int = 100
-    min_score: float | None = None
-    scope: Scope = field(default_factory=Scope)
+    min_score: float | Callable[[Query], float | None] | None = None
+    scope: Scope | Callable[[Query], Scope] = field(default_factory=Scope)
     fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = weighted
 
     def __post_init__(self) -> None:
-        checked_top_k(self.top_k)
+        if not callable(self.top_k):
+            checked_top_k(self.top_k)
         if self.mode != "text" and self.embedder is None:
             raise InvalidStage("retrieve.no_embedder", mode=self.mode)
-        if self.min_score is not None and self.min_score != self.min_score:
-            raise InvalidQuery("core.min_score", value=self.min_score)
+        if not callable(self.min_score):
+            _checked_score(self.min_score)
 
     async def __call__(self, query: Query) -> list[Hit]:
-        scope = self.scope & query.scope
+        top_k = checked_top_k(self.top_k(query) if callable(self.top_k) else self.top_k)
+        score = self.min_score(query) if callable(self.min_score) else self.min_score
+        min_score = _checked_score(score)
+        scope = (self.scope(query) if callable(self.scope) else self.scope) & query.scope
         if self.mode == "text":
-            hits = await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
+            hits = await self.store.search_text(query.text, scope=scope, top_k=top_k)
         elif (vectors := await self._embedded(query)) is None:
-            return await self.store.search_text(query.text, scope=scope, top_k=self.top_k)
+            return await self.store.search_text(query.text, scope=scope, top_k=top_k)
         elif self.mode == "vector":
-            hits = await self.store.search_vector(vectors, scope=scope, top_k=self.top_k)
+            hits = await self.store.search_vector(vectors, scope=scope, top_k=top_k)
         else:
             rankings = await self.store.search_hybrid(
-                query.text, vectors, scope=scope, top_k=max(self.candidates, self.top_k)
+                query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
             )
             note(vector=len(rankings[0]), text=len(rankings[1]))
-            hits = self.fuse(rankings)[: self.top_k]
-        if self.min_score is not None:
-            hits = [hit for hit in hits if hit.score >= self.min_score]
+            hits = self.fuse(rankings)[:top_k]
+        if min_score is not None:
+            hits = [hit for hit in hits if hit.score >= min_score]
         return hits
 
     async def _embedded(self, query: Query) -> Vectors | None:
@@ -75,3 +81,9 @@ class StoreRetriever:
                 raise
             degrade("embedder_failed")
             return None
+
+
+def _checked_score(score: float | None) -> float | None:
+    if score is not None and score != score:
+        raise InvalidQuery("core.min_score", value=score)
+    return score

@@ -15,6 +15,22 @@ true
 -- name: filter_and
 ({left} AND {right})
 
+-- name: filter_in
+c.metadata @> ANY ({values}::jsonb[])
+
+-- name: filter_compare
+-- Two-valued: no key gives null, which counts as false.
+coalesce(jsonb_path_exists(c.metadata -> {key}::text, {path}::jsonpath, {value}::jsonb, true), false)
+
+-- name: filter_present
+c.metadata ? {key}::text
+
+-- name: filter_or
+({left} OR {right})
+
+-- name: filter_not
+(NOT {inner})
+
 -- name: filter_never
 false
 

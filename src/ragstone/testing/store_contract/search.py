@@ -10,7 +10,7 @@ from ragstone.errors import (
     InvalidQuery,
     ModelMismatch,
 )
-from ragstone.filters import And, Equal, Filter
+from ragstone.filters import And, Compare, Equal, Filter, In, Not, Or, Present
 from ragstone.metadata import MetadataValue
 from ragstone.protocols import Store
 from ragstone.testing.store_contract.passages import (
@@ -141,6 +141,21 @@ class SearchContract:
             (Equal('a"b\\c.d%s{}', "x'); DROP TABLE chunks --"), "hostile"),
             (And(Equal("n", 1), Equal("m", "both")), "list"),
             (And(And(Equal("n", 1), Equal("n", 2)), Equal("m", "both")), "list"),
+            (Or(Equal("n", 1), Equal("n", "1")), "int float list text"),
+            (Not(Equal("n", 1)), "bool text date hostile other bare"),
+            (Compare("n", ">", 1), "list"),
+            (Compare("n", "<=", 1), "int float list"),
+            (Not(Compare("n", ">", 1)), "int float bool text date hostile other bare"),
+            (Compare("n", ">=", ""), "text"),
+            (Compare("n", "<", datetime(2024, 1, 2, tzinfo=UTC)), "date"),
+            (Compare("n", "<", datetime(2024, 1, 2)), ""),
+            (Compare("n", ">=", False), "bool"),
+            (In("n", (2, "1", True)), "list text bool"),
+            (In("n", ()), ""),
+            (Not(In("n", (1, float("nan")))), "bool text date hostile other bare"),
+            (Present("n"), "int float bool text list date"),
+            (Not(Present("\x00")), "int float bool text list date hostile other bare"),
+            (Compare('a"b\\c.d%s{}', ">=", "x')"), "hostile"),
         ],
     )
     async def test_filters_mean_the_same_in_every_store(
