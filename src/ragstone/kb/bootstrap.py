@@ -25,7 +25,7 @@ from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
-from ragstone.protocols import ChatModel, Embedder
+from ragstone.protocols import ChatModel, Embedder, Parser
 from ragstone.query import QueryPipeline
 from ragstone.retrieve.store import SearchMode, StoreRetriever
 from ragstone.select import TokenBudget
@@ -88,7 +88,8 @@ class App:
 
     # --- pipelines ---------------------------------------------------------------
 
-    async def ingest(self, parsers: int | None = None) -> IngestPipeline:
+    async def ingest(self, parsers: int | None = None, *, parse: Parser | None = None) -> IngestPipeline:
+        """The pipeline that adds; `parse` stands in for the parsers of files."""
         settings = self.settings
         store, embedder = await self._together(self.store, self.embedder)
         split = RecursiveSplitter(
@@ -98,7 +99,7 @@ class App:
         if split.max_size > room:
             raise InvalidSetting("kb.chunk_size", value=split.max_size, model=embedder.identity, limit=room)
         return IngestPipeline(
-            parse=await self.parser(parsers),
+            parse=parse or await self.parser(parsers),
             clean=[clean],
             split=split,
             embedder=embedder,
