@@ -31,6 +31,7 @@ from ragstone.retrieve.store import SearchMode, StoreRetriever
 from ragstone.select import TokenBudget
 from ragstone.split import RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
+from ragstone.terms import TERMS_REVISION
 from ragstone.types import Blob, Document
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class App:
             split=split,
             embedder=embedder,
             store=store,
-            settings=f"{PARSER_REVISION}/{split.identity}",
+            settings=f"{PARSER_REVISION}/{split.identity}/{TERMS_REVISION}",
             parsers=parsers or settings.parse_workers,
         )
 

@@ -19,6 +19,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 from ragstone.filters import And, Compare, Equal, Filter, In, Not, Operator, Or, Present
 from ragstone.metadata import Scalar, holdable, storable
 from ragstone.postgres.queries import Queries
+from ragstone.store.bm25 import BM25_B, BM25_K1
 from ragstone.store.encoding import json_metadata, json_value
 from ragstone.types import Scope
 
@@ -83,7 +84,17 @@ def matching(terms: list[str], scope: Scope, *, top_k: int, candidates: int) -> 
     """Full text: `terms` are tsqueries of one lexeme each."""
     condition = _Condition("c", scope)
     sql = QUERIES["search_text"].format(columns=COLUMNS, scope=condition.sql)
-    return Statement(sql, {**condition.values, "terms": terms, "top_k": top_k, "candidates": candidates})
+    return Statement(
+        sql,
+        {
+            **condition.values,
+            "terms": terms,
+            "top_k": top_k,
+            "candidates": candidates,
+            "k1": BM25_K1,
+            "b": BM25_B,
+        },
+    )
 
 
 def other_model(identity: str, scope: Scope) -> Statement:

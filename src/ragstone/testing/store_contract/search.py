@@ -197,6 +197,48 @@ class SearchContract:
             assert texts(hits) == expected, question
             assert all(hit.score > 0 and hit.scores[-1].scale == "text" for hit in hits)
 
+    async def test_text_search_finds_other_forms_scripts_and_part_numbers(self, store: Store) -> None:
+        lines = [
+            "The installations were finished in May.",
+            "臺灣的鐵路發展",
+            "Order AB-1203/7 today",
+            "AB 1203, not 7",
+            "Written in C++ by ann@example.org",
+            "The letter C",
+        ]
+        await put(store, "u:1", *lines)
+        for question, first in {
+            "installation": lines[0],
+            "铁路": lines[1],
+            "台湾": lines[1],
+            "AB-1203/7": lines[2],
+            "ab1203-7": lines[2],
+            "c++": lines[4],
+            "ann@example.org": lines[4],
+        }.items():
+            hits = await store.search_text(question, scope=EVERYTHING, top_k=5)
+            assert texts(hits)[0] == first, question
+            assert 0 < hits[0].score <= 1
+
+    async def test_a_text_score_is_the_share_of_what_the_words_could_reach(self, store: Store) -> None:
+        await put(store, "u:1", "alpha beta gamma delta", "alpha epsilon zeta eta", *["filler words"] * 20)
+        whole = (await store.search_text("alpha beta gamma delta", scope=EVERYTHING, top_k=1))[0].score
+        part = (await store.search_text("alpha unknown words missing", scope=EVERYTHING, top_k=1))[0].score
+        assert 0 < part < whole / 2 < 0.5
+
+    async def test_both_stores_score_by_the_same_formula(self, store: Store) -> None:
+        await put(store, "u:1", "alpha alpha alpha beta", "alpha " * 30 + "gamma", "beta gamma")
+        hits = await store.search_text("alpha beta", scope=EVERYTHING, top_k=5)
+        # By hand: k1 1.2, b 0.75, three chunks of 4, 31 and 2 terms; both words are in two of them.
+        mean, idf = 37 / 3, 1.0
+        norms = [1.2 * (0.25 + 0.75 * length / mean) for length in (4, 31, 2)]
+        expected = [
+            (idf * 3 / (3 + norms[0]) + idf * 1 / (1 + norms[0])) / 2,
+            idf * 30 / (30 + norms[1]) / 2,
+            idf * 1 / (1 + norms[2]) / 2,
+        ]
+        assert [hit.score for hit in hits] == pytest.approx(sorted(expected, reverse=True), abs=1e-3)
+
     async def test_rare_words_weigh_more_than_common_ones(self, store: Store) -> None:
         for n in range(20):
             await put(store, f"u:{n}", "common words everywhere")
