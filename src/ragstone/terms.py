@@ -42,17 +42,18 @@ _WHOLE = re.compile(
     rf"[^\W_{_CJK}]+(?:[-_./@+]+[^\W_{_CJK}]+)+|[^\W_{_CJK}]+(?:\+\+|\#)(?![^\W_{_CJK}])|(?<![\w.])\.[^\W\d_{_CJK}][^\W_{_CJK}]+"
 )
 _JOINTS = re.compile(r"[-_/]")
-_POSSESSIVE = re.compile(r"(?<=[a-z])['\u2019]s\b")
+# What an apostrophe adds to an English word: the city's, don't, we've.
+_ADDED = re.compile(r"(?<=[a-z])['\u2019](?:s|t|re|ve|ll|d|m)\b")
 
 _STOP_WORDS = """
 an and are as at be been being but by did do does for from had has have he her his how in
-into is its not of on or she than that the their them then there these they this those to was
-were what when where which whom whose why with
+into is its me my not of on or our she than that the their them then there these they this
+those to was we were what when where which whom whose why with you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that stand in most passages: they cost time and tell passages apart badly.
 
-"a", "it", "us" and "who" are not among them: A股, vitamin A, IT department, WHO.
+"a", "i", "it", "us" and "who" are not among them: A股, vitamin A, Elizabeth I, IT department, WHO.
 """
 
 
@@ -87,7 +88,7 @@ def _letter(char: str) -> str:
 
 
 def _terms(text: str) -> Iterator[str]:
-    text = _POSSESSIVE.sub("", text)
+    text = _ADDED.sub("", text)
     wholes = [(match.start(), match[0]) for match in _WHOLE.finditer(text)][::-1]
     for match in _RUN.finditer(text):
         while wholes and wholes[-1][0] <= match.start():
