@@ -38,8 +38,11 @@ _CJK = (
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _PAIRED = re.compile(rf"[{_CJK}]")
 # A whole that is made of several words, or a word with a sign that belongs to it.
+_LETTER = rf"[^\W_{_CJK}]"
 _WHOLE = re.compile(
-    rf"[^\W_{_CJK}]+(?:[-_./@+]+[^\W_{_CJK}]+)+|[^\W_{_CJK}]+(?:\+\+|\#)(?![^\W_{_CJK}])|(?<![\w.])\.[^\W\d_{_CJK}][^\W_{_CJK}]+"
+    # Possessive, and only from the beginning of a word: never the same letters twice.
+    rf"(?<!{_LETTER}){_LETTER}++(?:(?:[-_./@+]++{_LETTER}++)++|(?:\+\+|\#)(?!{_LETTER}))"
+    rf"|(?<![\w.])\.(?!\d){_LETTER}{{2,}}+"
 )
 _JOINTS = re.compile(r"[-_/]")
 # What an apostrophe adds to an English word: the city's, don't, we've.
