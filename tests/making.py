@@ -16,10 +16,11 @@ def blob(name: str, data: bytes | str, **fields: object) -> Blob:
 
 
 def zipped(parts: Mapping[str, str | bytes]) -> bytes:
+    """The same parts always make the same bytes."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in parts.items():
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 

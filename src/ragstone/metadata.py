@@ -44,6 +44,42 @@ def checked(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
     return result
 
 
+def storable(text: str) -> bool:
+    """Whether a database can hold `text`: no NUL and no half of a surrogate pair."""
+    if "\x00" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def holdable(value: Scalar) -> bool:
+    """Whether metadata can hold exactly this value, so that a comparison with it can mean something."""
+    match value:
+        case bool():
+            return True
+        case int():
+            return abs(value) < 2**63
+        case float():
+            return math.isfinite(value)
+        case str():
+            return storable(value)
+        case datetime():
+            return _in_utc(value) is not None
+
+
+def _in_utc(moment: datetime) -> datetime | None:
+    """The moment in UTC; None without a zone, or where UTC is outside the years 1 to 9999."""
+    if moment.utcoffset() is None:
+        return None
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return None
+
+
 def _checked_value(key: str, value: object) -> MetadataValue:
     if not isinstance(value, (list, tuple, set, frozenset)):
         return _checked_scalar(key, value)
@@ -68,8 +104,8 @@ def _checked_scalar(key: str, value: object) -> Scalar:
             return value.replace("\x00", "")
         case str():
             raise InvalidMetadata("core.metadata_long", name=key, length=len(value), limit=MAX_VALUE_LENGTH)
-        case datetime() if value.tzinfo is not None:
-            return value.astimezone(UTC)
+        case datetime() if (moment := _in_utc(value)) is not None:
+            return moment
         case _:
             raise InvalidMetadata("core.metadata_value", name=key, value=repr(value)[:80])
 

@@ -1,10 +1,19 @@
 """Text to the terms full text is searched by (pure).
 
 Documents and questions go through the same function in every store, so they agree.
-Text is brought to NFKC and case-folded. A run of letters and digits is one term; a run
-of Han, kana or hangul becomes its overlapping pairs of characters, because such text
-has no spaces and a pair is found where a word list would not know the word. A run of a
-single such character is a term by itself.
+Text is brought to NFKC and case-folded, Traditional Chinese characters to Simplified ones.
+
+- A run of letters and digits is one term; an English word is brought to its stem.
+- A run of Han, kana or hangul becomes its overlapping pairs of characters, because such
+  text has no spaces and a pair is found where a word list would not know the word. A run
+  of a single such character is a term by itself.
+- Words joined by `-`, `_`, `/`, `.`, `@` or `+` (part numbers, addresses, versions) give a
+  term as a whole in front of their parts, so that the exact one ranks first. In it `-`, `_`
+  and `/` are left out where there is a letter: e-mail is email, AB-1203/7 is AB12037.
+- So do C++, C# and .NET.
+
+`TERMS_REVISION` changes whenever a text gives other terms than before: what is stored then
+has to be indexed anew.
 """
 
 from __future__ import annotations
@@ -12,6 +21,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+
+from ragstone.stem import stem
+
+TERMS_REVISION = "terms/2"
 
 MAX_TERM_LENGTH = 128
 """Code points; longer runs (encoded data, mostly) are cut, in documents and questions alike."""
@@ -22,14 +37,26 @@ _CJK = (
 )
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _PAIRED = re.compile(rf"[{_CJK}]")
+# A whole that is made of several words, or a word with a sign that belongs to it.
+_LETTER = rf"[^\W_{_CJK}]"
+_WHOLE = re.compile(
+    # Possessive, and only from the beginning of a word: never the same letters twice.
+    rf"(?<!{_LETTER}){_LETTER}++(?:(?:[-_./@+]++{_LETTER}++)++|(?:\+\+|\#)(?!{_LETTER}))"
+    rf"|(?<![\w.])\.(?!\d){_LETTER}{{2,}}+"
+)
+_JOINTS = re.compile(r"[-_/]")
+# What an apostrophe adds to an English word: the city's, don't, we've.
+_ADDED = re.compile(r"(?<=[a-z])['\u2019](?:s|t|re|ve|ll|d|m)\b")
 
 _STOP_WORDS = """
-an and are as at be by for from in is of on or that the this to was were with
+an and are as at be been being but by did do does for from had has have he her his how in
+into is its me my not of on or our she than that the their them then there these they this
+those to was we were what when where which whom whose why with you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that stand in most passages: they cost time and tell passages apart badly.
 
-"a" and "it" are not among them: A股, vitamin A, IT department.
+"a", "i", "it", "us" and "who" are not among them: A股, vitamin A, Elizabeth I, IT department, WHO.
 """
 
 
@@ -43,7 +70,18 @@ def _folded(text: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if folded.isascii():
         return folded
-    return "".join(_letter(char) for char in folded)
+    return "".join(_letter(char) for char in folded).translate(_simplified())
+
+
+@lru_cache
+def _simplified() -> dict[int, str]:
+    """Traditional character -> Simplified; the file holds lines of the one above lines of the other."""
+    lines = (files("ragstone") / "han.txt").read_text(encoding="utf-8").splitlines()
+    return {
+        ord(one): other
+        for above, below in zip(lines[::2], lines[1::2], strict=True)
+        for one, other in zip(above, below, strict=True)
+    }
 
 
 def _letter(char: str) -> str:
@@ -53,12 +91,20 @@ def _letter(char: str) -> str:
 
 
 def _terms(text: str) -> Iterator[str]:
+    text = _ADDED.sub("", text)
+    wholes = [(match.start(), match[0]) for match in _WHOLE.finditer(text)][::-1]
     for match in _RUN.finditer(text):
+        while wholes and wholes[-1][0] <= match.start():
+            yield _joined(wholes.pop()[1])
         run = match[0]
-        if not _PAIRED.match(run):
-            if run not in STOP_WORDS:
-                yield run[:MAX_TERM_LENGTH]
-        elif len(run) == 1:
-            yield run
-        else:
-            yield from (run[at : at + 2] for at in range(len(run) - 1))
+        if _PAIRED.match(run):
+            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+        elif run not in STOP_WORDS:
+            yield stem(run)[:MAX_TERM_LENGTH]
+
+
+def _joined(whole: str) -> str:
+    """`whole` as one term; between digits the signs stay, so that 1/2 is not 12."""
+    if any(char.isalpha() for char in whole):
+        whole = _JOINTS.sub("", whole)
+    return whole[:MAX_TERM_LENGTH]

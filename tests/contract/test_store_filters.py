@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import LiteralString, cast
 
 import psycopg
@@ -11,7 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.filters import And, Equal, Filter, matches
+from ragstone.errors import InvalidFilter
+from ragstone.filters import (
+    MAX_CLAUSES,
+    MAX_DEPTH,
+    MAX_NESTING,
+    MAX_VALUES,
+    And,
+    Compare,
+    Equal,
+    Filter,
+    In,
+    Not,
+    Or,
+    Present,
+    checked_filter,
+    matches,
+    parse,
+)
 from ragstone.metadata import MetadataValue, Scalar, checked
 from ragstone.store.encoding import json_metadata, read_metadata
 from ragstone.store.statements import count_chunks
@@ -50,8 +68,39 @@ odd = st.sampled_from([float("nan"), float("inf"), "\x00", "\ud800", datetime(20
 values = types.flatmap(st.sampled_from)
 lists = types.flatmap(lambda group: st.lists(st.sampled_from(group), max_size=3).map(tuple))
 rows = st.dictionaries(keys.filter(str.strip), values | lists, max_size=4)
-clauses = st.builds(Equal, keys | st.just("\x00"), values | odd)
-filters = st.recursive(clauses, lambda inner: st.builds(And, inner, inner), max_leaves=5)
+asked_keys = keys | st.just("\x00")
+clauses = (
+    st.builds(Equal, asked_keys, values | odd)
+    | st.builds(Compare, asked_keys, st.sampled_from(("<", "<=", ">", ">=")), values | odd)
+    | st.builds(In, asked_keys, st.lists(values | odd, max_size=4).map(tuple))
+    | st.builds(Present, asked_keys)
+)
+filters = st.recursive(
+    clauses,
+    lambda inner: st.builds(And, inner, inner) | st.builds(Or, inner, inner) | st.builds(Not, inner),
+    max_leaves=6,
+)
+# What a request might send to break out of the filter it is joined with.
+texts = st.sampled_from(
+    [
+        "a == 1 or a != 1",
+        "not a == 1",
+        "a is null or a is not null",
+        "not (not (a is null)) or not a == 'x'",
+        "a == 1) or (a != 1",
+        "'; --' == 1 or true == true",
+        "a nin []",
+        "a == '\\') or (true'",
+        "not in in []",
+    ]
+)
+
+
+def _read(text: str) -> Filter:
+    try:
+        return parse(text)
+    except InvalidFilter:
+        return Not(In("no row has this", ()))
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +113,79 @@ def connection(embedded_database: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-@settings(deadline=None, max_examples=300)
-@given(metadata=st.lists(rows, min_size=1, max_size=12), asked=st.lists(filters, min_size=1, max_size=12))
+@settings(deadline=None, max_examples=200)
+@given(metadata=st.lists(rows, min_size=1, max_size=12), asked=st.lists(filters, min_size=4, max_size=12))
 def test_filters_find_the_same_rows_in_sql(
     connection: psycopg.Connection, metadata: list[dict[str, MetadataValue]], asked: list[Filter]
 ) -> None:
+    """A46, A47, D10: thousands of trees, each against the rows of its example."""
     kept = [checked(row) for row in metadata]
-    # A filter that is true somewhere is tried too: random ones seldom are.
-    asked = asked + [Equal(key, _first(value)) for row in kept for key, value in row.items() if value != ()]
-    connection.execute("TRUNCATE chunks")
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO chunks VALUES (%s, %s)", [(str(n), json_metadata(row)) for n, row in enumerate(kept)]
-        )
-    for tree in asked:
-        statement = count_chunks(Scope(filter=tree))
-        sql = statement.sql.as_string(connection).replace("count(*)", "base_id")
-        found = connection.execute(cast(LiteralString, sql), statement.values).fetchall()
-        expected = {str(n) for n, row in enumerate(kept) if matches(tree, row)}
-        assert {row[0] for row in found} == expected, tree
+    asked = asked + _near(kept)
+    for tree, found in zip(asked, _found(connection, kept, asked), strict=True):
+        assert found == {n for n, row in enumerate(kept) if matches(tree, row)}, tree
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    metadata=st.lists(rows, min_size=1, max_size=12),
+    mandatory=filters,
+    asked=st.lists(filters | texts.map(_read), min_size=1, max_size=8),
+)
+def test_a_request_never_widens_a_mandatory_filter(
+    connection: psycopg.Connection,
+    metadata: list[dict[str, MetadataValue]],
+    mandatory: Filter,
+    asked: list[Filter],
+) -> None:
+    """D10: whatever a request asks for, it sees a part of what the mandatory filter lets through."""
+    kept = [checked(row) for row in metadata]
+    asked = asked + _near(kept)
+    allowed = {n for n, row in enumerate(kept) if matches(mandatory, row)}
+    own = Scope(bases=None, filter=mandatory)
+    scopes = [own & Scope(filter=tree) for tree in asked] + [Scope(filter=tree) & own for tree in asked]
+    narrowed = [scope.filter for scope in scopes if scope.filter is not None]
+    assert len(narrowed) == len(scopes)
+    for tree, found in zip(narrowed, _found(connection, kept, narrowed), strict=True):
+        assert found <= allowed
+        assert found == {n for n, row in enumerate(kept) if matches(tree, row)}
+
+
+def test_the_deepest_and_widest_filters_run(connection: psycopg.Connection) -> None:
+    chain = reduce(And, [Equal("a", n) for n in range(MAX_CLAUSES)])
+    deep: Filter = Equal("a", 1)
+    for _ in range(MAX_DEPTH - 1):
+        deep = Not(deep)
+    wide = In("a", tuple(range(MAX_VALUES)))
+    nested = parse("not (" * (MAX_NESTING // 2) + "a == 1" + ")" * (MAX_NESTING // 2))
+    asked = [checked_filter(tree) for tree in (chain, deep, wide, nested)]
+    assert _found(connection, [{"a": 1}, {"b": 1}], asked) == [set(), {1}, {0}, {0}]
+
+
+def _found(
+    connection: psycopg.Connection, kept: list[dict[str, MetadataValue]], asked: list[Filter]
+) -> list[set[int]]:
+    """The rows that PostgreSQL finds for each filter, asked in one go."""
+    with connection.pipeline():
+        connection.execute("TRUNCATE chunks")
+        for n, row in enumerate(kept):
+            connection.execute("INSERT INTO chunks VALUES (%s, %s)", [str(n), json_metadata(row)])
+        cursors = []
+        for tree in asked:
+            statement = count_chunks(Scope(filter=tree))
+            sql = statement.sql.as_string(connection).replace("count(*)", "base_id")
+            cursors.append(connection.execute(cast(LiteralString, sql), statement.values))
+        return [{int(row[0]) for row in cursor.fetchall()} for cursor in cursors]
+
+
+def _near(kept: list[dict[str, MetadataValue]]) -> list[Filter]:
+    """Filters that are true somewhere: random ones seldom are."""
+    return [
+        tree
+        for row in kept[:6]
+        for key, value in row.items()
+        if value != ()
+        for tree in (Equal(key, _first(value)), Not(Compare(key, ">", _first(value))))
+    ]
 
 
 @settings(deadline=None, max_examples=300)

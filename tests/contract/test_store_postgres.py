@@ -318,6 +318,10 @@ def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
     blocks = "".join(path.read_text(encoding="utf-8") for path in (files("ragstone.store") / "sql").iterdir())
     filled = set(re.findall(r"\{(\w+)\}", blocks))
     assert filled <= {"scope", "join", "columns", "table", "name", "left", "right", "value", "item"} | {
+        "inner",
+        "key",
+        "path",
+        "values",
         "model_id",
         "dimension",
     }

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.errors import InvalidStage
-from ragstone.fuse import concatenate, reciprocal_rank, two_stage, weighted
+from ragstone.fuse import concatenate, hybrid, reciprocal_rank, two_stage, weighted
 from ragstone.types import Chunk, Hit, Score
 
 
@@ -68,13 +68,41 @@ def test_every_stage_stays_on_the_hit() -> None:
     assert [(s.stage, s.scale, s.rank) for s in by_name["b"].scores] == [
         ("retrieve", "cosine", 2),
         ("retrieve", "text", 1),
-        ("fuse", "hybrid", 2),
+        ("fuse", "weighted", 2),
     ]
     assert by_name["b"].on("cosine") == 0.5
     assert by_name["b"].on("text") == 7.0
     twice = reciprocal_rank([fused, fused])
-    assert [s.scale for s in twice[0].scores].count("hybrid") == 1
+    assert [s.scale for s in twice[0].scores].count("weighted") == 1
     assert twice[0].scores[-1].scale == "rrf"
+
+
+def test_hybrid_adds_words_to_meaning_by_what_they_are_worth() -> None:
+    fused = hybrid([ranking(a=0.9, b=0.8), ranking("text", b=0.6, c=0.5)])
+    scores = {hit.chunk.chunk_id: hit.score for hit in fused}
+    # c was found by words alone: it takes the last cosine.
+    assert scores == pytest.approx({"a": 0.45, "b": (0.8 + 0.36) / 2, "c": (0.8 + 0.25) / 2})
+    assert [hit.chunk.chunk_id for hit in fused] == ["b", "c", "a"]
+    assert [(s.scale, s.rank) for s in fused[0].scores] == [("cosine", 2), ("text", 1), ("hybrid", 1)]
+
+
+def test_hybrid_is_meaning_alone_where_few_words_are_shared() -> None:
+    nearest = ranking(a=0.9, b=0.88, c=0.86)
+    fused = hybrid([nearest, ranking("text", c=0.1, b=0.05)])
+    assert [hit.chunk.chunk_id for hit in fused] == ["a", "b", "c"]
+    assert [hit.chunk.chunk_id for hit in hybrid([nearest, []])] == ["a", "b", "c"]
+    assert [hit.chunk.chunk_id for hit in hybrid([[], ranking("text", c=0.4)])] == ["c"]
+    heavier = hybrid([nearest, ranking("text", c=0.1, b=0.05)], text_weight=10)
+    assert [hit.chunk.chunk_id for hit in heavier] == ["c", "b", "a"]
+    assert hybrid([[], []]) == []
+
+
+@pytest.mark.parametrize(
+    ("rankings", "weight"), [([[]], 1.0), ([[], [], []], 1.0), ([[], []], -1.0), ([[], []], math.nan)]
+)
+def test_hybrid_takes_two_rankings_and_a_finite_weight(rankings: list[list[Hit]], weight: float) -> None:
+    with pytest.raises(InvalidStage):
+        hybrid(rankings, text_weight=weight)
 
 
 def test_weighted_scales_each_ranking_to_its_own_range() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from ragstone.ingest import IngestEvent
+    from ragstone.kb.evaluation import EvaluationEvent
     from ragstone.kb.facade import Found
 
 
@@ -85,10 +86,12 @@ class Notices:
 class AddProgress:
     """Files done and found, chunks, chunks a second, time left, the last file."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notices, *, sentence: str = "cli.add_files", found: int = 0) -> None:
         self._notices = notices
+        self._sentence = sentence
         self._task: TaskID | None = None
-        self._files = self._found = self._chunks = 0
+        self._files = self._chunks = 0
+        self._found = found
         self._name = ""
         self._started = time.perf_counter()
 
@@ -112,7 +115,7 @@ class AddProgress:
             self._task = display.add_task("", total=self._found or None, facts="")
         display.update(
             self._task,
-            description=say("cli.add_files", done=self._files, found=self._found),
+            description=say(self._sentence, done=self._files, found=self._found),
             completed=self._files,
             total=max(self._found, self._files) or None,
             facts=self._facts(),
@@ -127,6 +130,29 @@ class AddProgress:
         if self._name:
             facts.append(visible(shortened(self._name, 32)))
         return " · ".join(facts)
+
+
+class EvalProgress:
+    """Passages indexed, then questions asked."""
+
+    def __init__(self, notices: Notices, *, passages: int) -> None:
+        self._notices = notices
+        self._indexing = AddProgress(notices, sentence="cli.eval_passages", found=passages)
+        self._task: TaskID | None = None
+
+    def __call__(self, event: EvaluationEvent) -> None:
+        from ragstone.kb.evaluation import Asked
+
+        if not isinstance(event, Asked):
+            self._indexing(event)
+            return
+        if not self._notices.live:
+            return
+        display = self._notices.display()
+        if self._task is None:
+            self._task = display.add_task("", total=event.total, facts="")
+        sentence = say("cli.eval_asked", done=event.questions, total=event.total)
+        display.update(self._task, description=sentence, completed=event.questions)
 
 
 def clock(seconds: float) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ragstone.ingest import FileResult, IngestEvent, IngestResult
     from ragstone.kb.bases import BaseInfo
     from ragstone.kb.documents import DocumentInfo
+    from ragstone.kb.evaluation import Evaluation
     from ragstone.kb.facade import Found
 
 Json = dict[str, object]
@@ -175,6 +176,21 @@ def summary_json(base: str, result: IngestResult, seconds: float) -> Json:
         "seconds": round(seconds, 3),
         "stage_seconds": {stage: round(spent, 3) for stage, spent in result.seconds.items()},
         "failures": [file_json(file) for file in result.files if file.status == "failed"],
+    }
+
+
+def evaluation_json(mode: str, result: Evaluation) -> Json:
+    return {
+        "mode": mode,
+        "queries": result.queries,
+        **{name: round(value, 4) for name, value in result.metrics.items()},
+        "index_s": round(result.index_s, 3),
+        "index_cpu_s": round(result.index_cpu_s, 3),
+        "queries_per_s": round(result.queries_per_s, 2),
+        "p50_ms": round(result.p50_ms, 2),
+        "p95_ms": round(result.p95_ms, 2),
+        "passages": result.passages,
+        "failed": result.failed,
     }
 
 

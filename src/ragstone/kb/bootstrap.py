@@ -26,13 +26,14 @@ from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
-from ragstone.protocols import ChatModel, Embedder, Reranker
+from ragstone.protocols import ChatModel, Embedder, Parser, Reranker
 from ragstone.query import QueryPipeline
 from ragstone.rerank import Rerank
 from ragstone.retrieve.store import SearchMode, StoreRetriever
 from ragstone.select import TokenBudget
 from ragstone.split import RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
+from ragstone.terms import TERMS_REVISION
 from ragstone.types import Blob, Document
 
 T = TypeVar("T")
@@ -97,7 +98,8 @@ class App:
 
     # --- pipelines ---------------------------------------------------------------
 
-    async def ingest(self, parsers: int | None = None) -> IngestPipeline:
+    async def ingest(self, parsers: int | None = None, *, parse: Parser | None = None) -> IngestPipeline:
+        """The pipeline that adds; `parse` stands in for the parsers of files."""
         settings = self.settings
         store, embedder = await self._together(self.store, self.embedder)
         split = RecursiveSplitter(
@@ -108,13 +110,15 @@ class App:
             raise InvalidSetting("kb.chunk_size", value=split.max_size, model=embedder.identity, limit=room)
         parser = await self.parser(parsers)
         return IngestPipeline(
-            parse=parser,
-            unpack=parser.unpack,
+            parse=parse or parser,
+            unpack=None if parse else parser.unpack,
             clean=[clean],
             split=split,
             embedder=embedder,
             store=store,
-            settings=f"{PARSER_REVISION}/{'ocr/' if ocr.installed() else ''}{split.identity}",
+            settings="/".join(
+                [PARSER_REVISION, *(["ocr"] if ocr.installed() else []), split.identity, TERMS_REVISION]
+            ),
             parsers=parsers or settings.parse_workers,
         )
 

@@ -5,21 +5,25 @@ The command line calls it, and `ragstone.open` gives its blocking face.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, overload
 
+import anyio
 import anyio.to_thread
 
-from ragstone.errors import ModelMismatch, SourceNotFound
+from ragstone.errors import BaseNotFound, ModelMismatch, SourceNotFound
+from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestResult
 from ragstone.kb import bases, documents
 from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.documents import DocumentInfo
+from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
 from ragstone.postgres.pool import Database
@@ -201,6 +205,33 @@ class KnowledgeBases:
         report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
         await bases.remove(database, base_id)
         return report
+
+    async def evaluate(
+        self,
+        dataset: Dataset,
+        *,
+        base: str | None = None,
+        mode: SearchMode = "hybrid",
+        on_event: Callable[[EvaluationEvent], None] | None = None,
+    ) -> Evaluation:
+        """Index the dataset's passages, ask its questions, and measure what was found.
+
+        The passages go into `base` and stay there; without one they go into a base of
+        their own that is removed afterwards, also when the work is stopped.
+
+        Raises:
+            MissingExtra: the package for the metrics is not installed.
+            ModelMismatch: the base was built with another embedding model.
+        """
+        kept = base is not None
+        name = base if base is not None else f"eval-{secrets.token_hex(4)}"
+        try:
+            base_id = await self._base_for_writing(name)
+            return await evaluated(self._app, dataset, base_id=base_id, mode=mode, on_event=on_event)
+        finally:
+            if not kept:
+                with anyio.CancelScope(shield=True), suppress(BaseNotFound):
+                    await self.remove_base(name)
 
     # --- questions ---------------------------------------------------------------
 

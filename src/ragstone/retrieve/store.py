@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ragstone.errors import InvalidQuery, InvalidStage, ModelUnavailable, ProviderError
-from ragstone.fuse import weighted
+from ragstone.fuse import hybrid
 from ragstone.protocols import Embedder, Store
 from ragstone.trace import degrade, note
 from ragstone.types import Hit, Query, Scope, Vectors, checked_top_k
@@ -30,10 +30,10 @@ class StoreRetriever:
     `top_k`, `min_score` and `scope` are values, or functions of the question (rows A44,
     A48): `scope=lambda query: Scope(filter=parse(f"owner == '{...}'"))`.
 
-    `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: vectors
-    first, full text at low weight, which was measured to be safer than equal ranks for
-    paraphrases and across languages. When the embedding model cannot answer, the
-    search goes on by text alone and is marked `embedder_failed`.
+    `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: meaning
+    and words, each by what it is worth for this question (docs/hybrid.md). When the
+    embedding model cannot answer, the search goes on by text alone and is marked
+    `embedder_failed`.
 
     `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`. A
     hybrid search that goes on by text has no such scores, and nothing is left out then.
@@ -52,7 +52,7 @@ class StoreRetriever:
     candidates: int = 100
     min_score: float | Callable[[Query], float | None] | None = None
     scope: Scope | Callable[[Query], Scope] = field(default_factory=Scope)
-    fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = weighted
+    fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = hybrid
 
     def __post_init__(self) -> None:
         if not callable(self.top_k):

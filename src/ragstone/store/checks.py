@@ -10,7 +10,7 @@ import numpy as np
 
 from ragstone.errors import CorruptContent, InvalidMetadata, InvalidQuery, InvalidStage, ModelMismatch
 from ragstone.filters import checked_filter
-from ragstone.metadata import Metadata, checked
+from ragstone.metadata import Metadata, checked, storable
 from ragstone.types import Chunk, Document, Scope, Vectors
 
 if TYPE_CHECKING:
@@ -97,17 +97,6 @@ def _check_metadata(metadata: Metadata) -> None:
 def _check_texts(texts: Iterable[str], document: Document) -> None:
     if not all(storable(text) for text in texts):
         raise CorruptContent("store.text", uri=document.uri)
-
-
-def storable(text: str) -> bool:
-    """Whether a database can hold `text`: no NUL and no half of a surrogate pair."""
-    if "\x00" in text:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_vectors(vectors: Vectors, *, count: int) -> None:

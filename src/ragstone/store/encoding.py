@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from ragstone.metadata import MetadataValue, Scalar
-from ragstone.terms import analyze
 from ragstone.types import Chunk, Document, HeadingSpan, PageSpan, Remark
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _read_scalar(value: object) -> Scalar:
     return cast(Scalar, value)
 
 
-def document_values(document: Document, chunk_count: int) -> dict[str, object]:
+def document_values(document: Document, *, chunk_count: int, term_count: int) -> dict[str, object]:
     """The parameters of `put_document`."""
     return {
         "document_id": document.document_id,
@@ -93,6 +92,7 @@ def document_values(document: Document, chunk_count: int) -> dict[str, object]:
         "metadata": json_metadata(document.metadata),
         "warnings": json.dumps([[remark.key, dict(remark.values)] for remark in document.warnings]),
         "chunk_count": chunk_count,
+        "term_count": term_count,
     }
 
 
@@ -121,8 +121,8 @@ def read_remarks(value: object) -> tuple[Remark, ...]:
     return tuple(Remark(key=key, values=values) for key, values in pairs)
 
 
-def chunk_row(chunk: Chunk, base_id: str) -> Row:
-    """The fields of `copy_chunks`. The chunk's metadata is checked."""
+def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
+    """The fields of `copy_chunks`. The chunk's metadata is checked; `terms` are those of its text."""
     return (
         chunk.chunk_id.encode(),
         chunk.document_id.encode(),
@@ -135,7 +135,8 @@ def chunk_row(chunk: Chunk, base_id: str) -> Row:
         None if chunk.page is None else _integer(chunk.page),
         _jsonb(json.dumps(list(chunk.headings))),
         _jsonb(json_metadata(chunk.metadata)),
-        tsvector(analyze(chunk.embedding_text)),
+        tsvector(terms),
+        _integer(len(terms)),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from ragstone.errors import InvalidStage, ModelMismatch
 from ragstone.filters import matches
+from ragstone.store.bm25 import BM25_B, BM25_K1, MAX_TERMS
 from ragstone.store.checks import (
     check_models,
     checked_chunks,
@@ -32,10 +33,6 @@ from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Score, V
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
-BM25_K1 = 1.2
-BM25_B = 0.75
 
 
 class MemoryStore:
@@ -285,14 +282,17 @@ class _Picture:
         check_models(held, model, scope)
 
     def _bm25(self, terms: Sequence[str]) -> NDArray[np.float64]:
+        """BM25 of every row as a share of the most that a row could reach with these terms."""
         total = len(self._places)
         scores = np.zeros(total)
-        for term in dict.fromkeys(terms):
+        most = 0.0
+        for term in list(dict.fromkeys(terms))[:MAX_TERMS]:
             rows, counts = self._postings.get(term, (np.empty(0, np.intp), np.empty(0)))
-            idf = np.log1p((total - len(rows) + 0.5) / (len(rows) + 0.5))
+            idf = float(np.log1p((total - len(rows) + 0.5) / (len(rows) + 0.5)))
             length = 1.0 - BM25_B + BM25_B * self._lengths[rows]
-            scores[rows] += idf * counts * (BM25_K1 + 1.0) / (counts + BM25_K1 * length)
-        return scores
+            scores[rows] += idf * counts / (counts + BM25_K1 * length)
+            most += idf
+        return scores / most if most else scores
 
     @cached_property
     def _matrices(self) -> dict[str, tuple[NDArray[np.intp], NDArray[np.float32]]]:

@@ -34,6 +34,7 @@ from ragstone.store.encoding import Row
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.searching import Search, hit
 from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks, other_model
+from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k, digest
 
 if TYPE_CHECKING:
@@ -228,9 +229,10 @@ def _rows(
     """What a replacement writes: the document's values, rows of chunks and of vectors."""
     base_id = document.base_id
     units = normalised(vectors.values)
+    terms = [analyze(chunk.embedding_text) for chunk in chunks]
     return (
-        encoding.document_values(document, len(chunks)),
-        [encoding.chunk_row(chunk, base_id) for chunk in chunks],
+        encoding.document_values(document, chunk_count=len(chunks), term_count=sum(map(len, terms))),
+        [encoding.chunk_row(chunk, base_id, held) for chunk, held in zip(chunks, terms, strict=True)],
         [
             encoding.vector_row(chunk, base_id, model.model_id, unit)
             for chunk, unit in zip(chunks, units, strict=True)

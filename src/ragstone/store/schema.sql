@@ -31,6 +31,8 @@ CREATE TABLE documents (
     chunk_count integer NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
+    -- The sum over its chunks.
+    term_count  integer NOT NULL,
     UNIQUE (base_id, uri)
 );
 
@@ -49,6 +51,8 @@ CREATE TABLE chunks (
     metadata    jsonb NOT NULL,
     -- What ragstone.terms.analyze makes of context and text.
     terms       tsvector NOT NULL,
+    -- How many terms these are, repetitions included.
+    term_count  integer NOT NULL,
     UNIQUE (document_id, index)
 ) WITH (
     -- Text and terms lie beside the rows, not in them: counting the rows that hold a word, or

@@ -11,6 +11,7 @@ from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
 from ragstone.postgres.pool import Connection
+from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.encoding import read_metadata, tsqueries, vector_text
 from ragstone.store.statements import (
     MAX_INDEXED_DIMENSION,
@@ -35,9 +36,6 @@ EF_SEARCH = 120
 
 CANDIDATES = 2_000
 """Full text ranks the rows of the rarest terms until these stand for so many."""
-
-MAX_TERMS = 64
-"""Distinct terms of a question that are searched, the first ones: each costs a look-up."""
 
 
 @dataclass(slots=True)

@@ -7,18 +7,20 @@ other way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.resources import files
 from typing import TypeAlias
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from ragstone.filters import And, Equal, Filter
-from ragstone.metadata import Scalar
+from ragstone.filters import And, Compare, Equal, Filter, In, Not, Operator, Or, Present
+from ragstone.metadata import Scalar, holdable, storable
 from ragstone.postgres.queries import Queries
-from ragstone.store.checks import storable
-from ragstone.store.encoding import json_metadata
+from ragstone.store.bm25 import BM25_B, BM25_K1
+from ragstone.store.encoding import json_metadata, json_value
 from ragstone.types import Scope
 
 Sql: TypeAlias = SQL | Composed
@@ -28,6 +30,18 @@ COLUMNS = QUERIES["hit_columns"]
 
 MAX_INDEXED_DIMENSION = 4_000
 """What HNSW of pgvector 0.8 takes for halfvec; vectors beyond are always scanned."""
+
+# Lax paths: `[*]` is every element of a list, and the value itself where it is none. Only values of
+# one type compare, text by code point; a time is an object, so it never meets text.
+_PATHS: Mapping[Operator, str] = {
+    "<": "$[*] ? (@ < $value)",
+    "<=": "$[*] ? (@ <= $value)",
+    ">": "$[*] ? (@ > $value)",
+    ">=": "$[*] ? (@ >= $value)",
+}
+_TIME_PATHS: Mapping[Operator, str] = {
+    operator: path.replace("@", '@."$datetime"') for operator, path in _PATHS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +84,17 @@ def matching(terms: list[str], scope: Scope, *, top_k: int, candidates: int) -> 
     """Full text: `terms` are tsqueries of one lexeme each."""
     condition = _Condition("c", scope)
     sql = QUERIES["search_text"].format(columns=COLUMNS, scope=condition.sql)
-    return Statement(sql, {**condition.values, "terms": terms, "top_k": top_k, "candidates": candidates})
+    return Statement(
+        sql,
+        {
+            **condition.values,
+            "terms": terms,
+            "top_k": top_k,
+            "candidates": candidates,
+            "k1": BM25_K1,
+            "b": BM25_B,
+        },
+    )
 
 
 def other_model(identity: str, scope: Scope) -> Statement:
@@ -111,32 +135,51 @@ class _Condition:
 
     def _filter(self, filter: Filter) -> Sql:
         match filter:
-            case Equal(key, value):
-                return self._equal(key, value)
             case And(left, right):
                 return QUERIES["filter_and"].format(left=self._filter(left), right=self._filter(right))
+            case Or(left, right):
+                return QUERIES["filter_or"].format(left=self._filter(left), right=self._filter(right))
+            case Not(inner):
+                return QUERIES["filter_not"].format(inner=self._filter(inner))
+            case _:
+                # What no database can hold is no row's key.
+                return self._clause(filter) if storable(filter.key) else QUERIES["filter_never"]
 
-    def _equal(self, key: str, value: Scalar) -> Sql:
-        # What no row can hold: NaN, a datetime without zone, text that cannot be stored.
-        if not _holdable(key) or not _holdable(value):
+    def _clause(self, clause: Equal | Compare | In | Present) -> Sql:
+        match clause:
+            case Present(key):
+                return QUERIES["filter_present"].format(key=self._bound(key))
+            case Compare(key, operator, value):
+                return self._compare(key, operator, value) if holdable(value) else QUERIES["filter_never"]
+            case Equal(key, value):
+                return self._one_of(key, (value,))
+            case In(key, values):
+                return self._one_of(key, values)
+
+    def _one_of(self, key: str, values: Sequence[Scalar]) -> Sql:
+        held = [value for value in values if holdable(value)]
+        if not held:
             return QUERIES["filter_never"]
+        if len(held) > 1:
+            both_ways = [json_metadata({key: form}) for value in held for form in (value, (value,))]
+            return QUERIES["filter_in"].format(values=self._bound(both_ways))
         return QUERIES["filter_equal"].format(
-            value=self._bound(json_metadata({key: value})), item=self._bound(json_metadata({key: (value,)}))
+            value=self._bound(json_metadata({key: held[0]})),
+            item=self._bound(json_metadata({key: (held[0],)})),
+        )
+
+    def _compare(self, key: str, operator: Operator, value: Scalar) -> Sql:
+        path = _TIME_PATHS if isinstance(value, datetime) else _PATHS
+        compared = json_value(value)
+        if isinstance(value, datetime):
+            compared = json.dumps(json.loads(compared)["$datetime"])
+        return QUERIES["filter_compare"].format(
+            key=self._bound(key),
+            path=self._bound(path[operator]),
+            value=self._bound(f'{{"value": {compared}}}'),
         )
 
     def _bound(self, value: object) -> Placeholder:
         name = f"filter_{len(self.values)}"
         self.values[name] = value
         return Placeholder(name)
-
-
-def _holdable(value: Scalar) -> bool:
-    match value:
-        case bool() | int():
-            return True
-        case float():
-            return value - value == 0.0
-        case str():
-            return storable(value)
-        case _:
-            return value.tzinfo is not None

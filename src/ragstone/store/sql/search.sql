@@ -15,6 +15,22 @@ true
 -- name: filter_and
 ({left} AND {right})
 
+-- name: filter_in
+c.metadata @> ANY ({values}::jsonb[])
+
+-- name: filter_compare
+-- Two-valued: no key gives null, which counts as false.
+coalesce(jsonb_path_exists(c.metadata -> {key}::text, {path}::jsonpath, {value}::jsonb, true), false)
+
+-- name: filter_present
+c.metadata ? {key}::text
+
+-- name: filter_or
+({left} OR {right})
+
+-- name: filter_not
+(NOT {inner})
+
 -- name: filter_never
 false
 
@@ -84,35 +100,44 @@ FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_i
 ORDER BY n.distance, c.document_id, c.index
 
 -- name: search_text
--- The sum over the question's terms of idf (as in BM25, over all chunks) and ts_rank of that
--- term alone, over 1 + ln(distinct terms), so that long chunks do not win by length. Candidates
--- hold one of the rarest terms; commoner terms join until they stand for enough rows of the scope.
+-- BM25 (k1, b as in the store in memory) over all chunks, as a share of the most that a chunk could
+-- reach with these terms: 0 to 1. How often a chunk holds a term is read from ts_rank, which for one
+-- term is the sum of 1 / n^2 over its places by pi^2 / 6. Candidates hold one of the rarest terms;
+-- commoner terms join until they stand for enough rows of the scope.
 WITH question AS (
     SELECT term::tsquery AS term FROM unnest(%(terms)s::text[]) AS term
 ), total AS (
-    SELECT coalesce(sum(chunk_count), 0)::float8 AS n FROM documents
+    SELECT coalesce(sum(chunk_count), 0)::float8 AS n,
+           greatest(coalesce(sum(term_count), 0)::float8 / greatest(sum(chunk_count), 1), 1) AS mean
+    FROM documents
 ), frequency AS MATERIALIZED (
     SELECT q.term, f.everywhere, f.here
     FROM question q CROSS JOIN LATERAL (
         SELECT count(*) AS everywhere, count(*) FILTER (WHERE {scope}) AS here
         FROM chunks c WHERE c.terms @@ q.term
     ) AS f
-    WHERE f.here > 0
 ), weighted AS MATERIALIZED (
-    SELECT term, ln(1 + (n - everywhere + 0.5) / (everywhere + 0.5)) AS idf,
+    SELECT term, idf, idf / sum(idf) OVER () AS share, here,
            sum(here) OVER (ORDER BY here, term::text ROWS UNBOUNDED PRECEDING) - here AS before
-    FROM frequency, total
+    FROM (SELECT term, here, ln(1 + (n - everywhere + 0.5) / (everywhere + 0.5)) AS idf
+          FROM frequency, total) AS known
 ), candidate AS MATERIALIZED (
     -- The empty vector makes a copy in memory: each ts_rank would fetch the stored one anew.
-    SELECT c.chunk_id, c.document_id, c.index, c.terms || ''::tsvector AS terms
+    SELECT c.chunk_id, c.document_id, c.index, c.terms || ''::tsvector AS terms,
+           %(k1)s * (1 - %(b)s + %(b)s * c.term_count / (SELECT mean FROM total)) AS norm
     FROM chunks c
     WHERE {scope}
       AND c.terms @@ (SELECT string_agg(term::text, ' | ')::tsquery FROM weighted
-                      WHERE before < %(candidates)s)
+                      WHERE here > 0 AND before < %(candidates)s)
 ), best AS (
     SELECT chunk_id,
-           (SELECT sum(w.idf * ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)) FROM weighted w)
-               / (1 + ln(length(k.terms))) AS score
+           (SELECT sum(w.share * held.times / (held.times + k.norm))
+            FROM weighted w
+            CROSS JOIN LATERAL (SELECT ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)::float8 AS rank) AS found
+            CROSS JOIN LATERAL (
+                SELECT round(1 / (1.6449340668482264 * greatest(1 - found.rank, 0.002)) - 0.5) AS times
+            ) AS held
+            WHERE w.here > 0 AND found.rank > 0.1) AS score
     FROM candidate k
     ORDER BY score DESC, document_id, index
     LIMIT %(top_k)s

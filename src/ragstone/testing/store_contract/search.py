@@ -10,7 +10,7 @@ from ragstone.errors import (
     InvalidQuery,
     ModelMismatch,
 )
-from ragstone.filters import And, Equal, Filter
+from ragstone.filters import And, Compare, Equal, Filter, In, Not, Or, Present
 from ragstone.metadata import MetadataValue
 from ragstone.protocols import Store
 from ragstone.testing.store_contract.passages import (
@@ -141,6 +141,21 @@ class SearchContract:
             (Equal('a"b\\c.d%s{}', "x'); DROP TABLE chunks --"), "hostile"),
             (And(Equal("n", 1), Equal("m", "both")), "list"),
             (And(And(Equal("n", 1), Equal("n", 2)), Equal("m", "both")), "list"),
+            (Or(Equal("n", 1), Equal("n", "1")), "int float list text"),
+            (Not(Equal("n", 1)), "bool text date hostile other bare"),
+            (Compare("n", ">", 1), "list"),
+            (Compare("n", "<=", 1), "int float list"),
+            (Not(Compare("n", ">", 1)), "int float bool text date hostile other bare"),
+            (Compare("n", ">=", ""), "text"),
+            (Compare("n", "<", datetime(2024, 1, 2, tzinfo=UTC)), "date"),
+            (Compare("n", "<", datetime(2024, 1, 2)), ""),
+            (Compare("n", ">=", False), "bool"),
+            (In("n", (2, "1", True)), "list text bool"),
+            (In("n", ()), ""),
+            (Not(In("n", (1, float("nan")))), "bool text date hostile other bare"),
+            (Present("n"), "int float bool text list date"),
+            (Not(Present("\x00")), "int float bool text list date hostile other bare"),
+            (Compare('a"b\\c.d%s{}', ">=", "x')"), "hostile"),
         ],
     )
     async def test_filters_mean_the_same_in_every_store(
@@ -181,6 +196,48 @@ class SearchContract:
             hits = await store.search_text(question, scope=EVERYTHING, top_k=5)
             assert texts(hits) == expected, question
             assert all(hit.score > 0 and hit.scores[-1].scale == "text" for hit in hits)
+
+    async def test_text_search_finds_other_forms_scripts_and_part_numbers(self, store: Store) -> None:
+        lines = [
+            "The installations were finished in May.",
+            "臺灣的鐵路發展",
+            "Order AB-1203/7 today",
+            "AB 1203, not 7",
+            "Written in C++ by ann@example.org",
+            "The letter C",
+        ]
+        await put(store, "u:1", *lines)
+        for question, first in {
+            "installation": lines[0],
+            "铁路": lines[1],
+            "台湾": lines[1],
+            "AB-1203/7": lines[2],
+            "ab1203-7": lines[2],
+            "c++": lines[4],
+            "ann@example.org": lines[4],
+        }.items():
+            hits = await store.search_text(question, scope=EVERYTHING, top_k=5)
+            assert texts(hits)[0] == first, question
+            assert 0 < hits[0].score <= 1
+
+    async def test_a_text_score_is_the_share_of_what_the_words_could_reach(self, store: Store) -> None:
+        await put(store, "u:1", "alpha beta gamma delta", "alpha epsilon zeta eta", *["filler words"] * 20)
+        whole = (await store.search_text("alpha beta gamma delta", scope=EVERYTHING, top_k=1))[0].score
+        part = (await store.search_text("alpha unknown words missing", scope=EVERYTHING, top_k=1))[0].score
+        assert 0 < part < whole / 2 < 0.5
+
+    async def test_both_stores_score_by_the_same_formula(self, store: Store) -> None:
+        await put(store, "u:1", "alpha alpha alpha beta", "alpha " * 30 + "gamma", "beta gamma")
+        hits = await store.search_text("alpha beta", scope=EVERYTHING, top_k=5)
+        # By hand: k1 1.2, b 0.75, three chunks of 4, 31 and 2 terms; both words are in two of them.
+        mean, idf = 37 / 3, 1.0
+        norms = [1.2 * (0.25 + 0.75 * length / mean) for length in (4, 31, 2)]
+        expected = [
+            (idf * 3 / (3 + norms[0]) + idf * 1 / (1 + norms[0])) / 2,
+            idf * 30 / (30 + norms[1]) / 2,
+            idf * 1 / (1 + norms[2]) / 2,
+        ]
+        assert [hit.score for hit in hits] == pytest.approx(sorted(expected, reverse=True), abs=1e-3)
 
     async def test_rare_words_weigh_more_than_common_ones(self, store: Store) -> None:
         for n in range(20):
