@@ -36,12 +36,11 @@ MEMBER_MARK = "!/"
 
 def digest(*parts: str | bytes, size: int = 12) -> str:
     """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
-    hasher = hashlib.blake2b(digest_size=size)
+    pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return hasher.hexdigest()
+        pieces += (len(data).to_bytes(8, "big"), data)
+    return hashlib.blake2b(b"".join(pieces), digest_size=size).hexdigest()
 
 
 # --- ingest path -------------------------------------------------------------------

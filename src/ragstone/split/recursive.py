@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -160,7 +160,15 @@ class _Cutter:
             return section, SECTION
         low = max(self._sizes.reach(start, limit // _LEAST_SHARE), floor + 1)
         found = self._breaks.best(low, furthest) or self._breaks.best(floor + 1, min(low - 1, furthest))
-        return found or (self._breaks.character(floor + 1, reach), CHARACTER)
+        cut, rank = found or (self._breaks.character(floor + 1, reach), CHARACTER)
+        return self._whole(floor, cut) or (cut, rank)
+
+    def _whole(self, floor: int, cut: int) -> tuple[int, int] | None:
+        """The beginning of the table row or fenced code that `cut` divides though it fits alone."""
+        atom = self._breaks.atom(cut)
+        if atom is None or atom[0] <= floor or self._breaks.keeps(atom[0]):
+            return None
+        return (atom[0], LINE) if self._sizes.size(*atom) <= self._max_size else None
 
     def _squeezed(self, start: int, end: int) -> int:
         """An end for which the slice holds the limit; the last resort, ends at one code point."""
@@ -176,24 +184,32 @@ class _Cutter:
         if self._overlap == 0:
             return floor
         low = max(self._sizes.back(end, self._overlap), start + 1, self._breaks.section(floor))
-        target = self._first_unit_end(floor)
+        target = -1
         for candidates in self._overlap_units(low, end, rank):
-            # The more is repeated the less room is left, so the fitting ones come last.
-            first = bisect_left(candidates, True, key=lambda position: self._fits(position, target))
-            if first < len(candidates):
-                found = self._breaks.next_character(candidates[first], end)
-                return found if found < end else floor
+            first = next(candidates, None)
+            if first is None:
+                continue
+            target = self._first_unit_end(floor) if target < 0 else target
+            if not self._fits(first, target):
+                # The more is repeated the less room is left, so the fitting ones come last.
+                rest = list(candidates)
+                found = bisect_left(rest, True, key=lambda position: self._fits(position, target))
+                if found == len(rest):
+                    continue
+                first = rest[found]
+            start = self._breaks.next_character(first, end)
+            return start if start < end else floor
         return floor
 
-    def _overlap_units(self, low: int, end: int, rank: int) -> Iterator[Sequence[int]]:
+    def _overlap_units(self, low: int, end: int, rank: int) -> Iterator[Iterator[int]]:
         """Places where an overlap may begin, best kind first."""
         if low >= end:
             return
         yield self._breaks.units(low, end)
         if rank > SENTENCE:
-            yield list(self._breaks.words(low, end - 1))
+            yield self._breaks.words(low, end - 1)
         if rank == CHARACTER:
-            yield range(low, end)
+            yield iter(range(low, end))
 
     def _first_unit_end(self, floor: int) -> int:
         """How far the next chunk must reach at least: the overlap never makes a unit be cut."""
