@@ -220,9 +220,7 @@ def _table_atoms(found: Iterable[Table]) -> Iterator[Span]:
         yield from table.rows
 
 
-def _between(
-    found: list[tuple[int, int, bool]], fences: list[Span]
-) -> Iterator[tuple[int, int, bool]]:
+def _between(found: list[tuple[int, int, bool]], fences: list[Span]) -> Iterator[tuple[int, int, bool]]:
     """The blocks inside a fence."""
     number = 0
     for start, end in fences:
