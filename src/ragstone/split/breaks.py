@@ -156,25 +156,27 @@ class Breaks:
                 yield from self._inside((start, end), max(low, start + 1), high - 1)
             number += 1
 
-    def next_unit(self, position: int) -> int:
-        """Where the sentence or better unit after `position` begins; else the end of the text.
+    def next_unit(self, position: int, limit: int) -> int:
+        """Where the sentence or better unit after `position` begins; some place behind `limit` if that does.
 
-        When only words count, every word is such a unit.
+        When only words count, every word is such a unit. No further than `limit` is looked.
         """
+        beyond = max(limit, position) + 1
         if self._first > SENTENCE:
-            return next(self.words(position + 1, len(self._text)), len(self._text))
+            return next(self.words(position + 1, limit), beyond)
         atom = self.atom(position + 1)
         if atom and atom[0] == position:
             return self.skip(atom[1])
         number = max(0, bisect_right(self._block_starts, position) - 1)
         for start, end, whole in self._blocks[number : number + 1]:
-            inside = self._inside((start, end), max(position, start) + 1, end) if not whole else iter(())
-            if found := next(inside, 0):
-                return found
+            if not whole:
+                inside = self._inside((start, end), max(position, start) + 1, min(end, limit))
+                if found := next(inside, 0):
+                    return found
         following = bisect_right(self._block_starts, position)
         while following < len(self._blocks) and self._block_starts[following] in self._held:
             following += 1
-        return self._block_starts[following] if following < len(self._blocks) else len(self._text)
+        return self._block_starts[following] if following < len(self._blocks) else beyond
 
     def atom(self, position: int) -> Span | None:
         """The row of a table or fenced code that a cut at `position` would divide."""

@@ -149,10 +149,10 @@ class Cutter:
 
     def _first_unit_end(self, floor: int) -> int:
         """How far the next chunk must reach at least: the overlap never makes a unit be cut."""
-        unit = min(self._breaks.next_unit(floor), self._stop)
-        if self._fits(floor, unit):
-            return unit
         furthest = self._breaks.skip(self._sizes.reach(floor, self._max_size))
+        unit = min(self._breaks.next_unit(floor, furthest), self._stop)
+        if unit <= furthest:
+            return unit
         return next(self._breaks.words(floor + 1, furthest), floor + 1)
 
     def _fits(self, start: int, end: int) -> bool:
