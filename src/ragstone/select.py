@@ -1,9 +1,5 @@
-<<<<<<< HEAD
 """Which of the ranked hits go on, and in which order: threshold, top-n, token budget, duplicates,
 variety, ends first. For those that ask the store see `widen`.
-=======
-"""Which of the ranked hits go on: threshold, top-n, token budget, duplicates; and how much of the text.
->>>>>>> 01477c9 (Cleaners for running lines, broken lines and HTML; parents and neighbours as selectors; boxes of PDF text)
 
 Selectors keep the order and the scores of what they keep. The pipeline's trace tells
 how many hits came in and went out of each.
@@ -12,7 +8,6 @@ how many hits came in and went out of each.
 from __future__ import annotations
 
 import math
-<<<<<<< HEAD
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,15 +16,6 @@ from ragstone.errors import InvalidStage
 from ragstone.protocols import Tokenizer
 from ragstone.terms import analyze
 from ragstone.types import Hit, Query, checked_top_k
-=======
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-
-from ragstone.embed.estimate import EstimatedTokenizer
-from ragstone.errors import InvalidStage
-from ragstone.protocols import Store, Tokenizer
-from ragstone.types import Document, Hit, Query, checked_top_k
->>>>>>> 01477c9 (Cleaners for running lines, broken lines and HTML; parents and neighbours as selectors; boxes of PDF text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,92 +176,3 @@ async def dedupe(query: Query, hits: list[Hit]) -> list[Hit]:
         ids.add(hit.chunk.chunk_id)
         texts.add(hit.chunk.text)
     return kept
-
-
-@dataclass(frozen=True, slots=True)
-class Parents:
-    """Puts the parent passage in the place of a chunk that was cut to be found (`Chunk.parent`).
-
-    The first of several children of one parent stays, with its scores, id and the line of
-    its context; text, offsets and page are the parent's. A chunk without a parent, or
-    whose document has changed since it was found, stays as it is.
-    """
-
-    store: Store
-
-    async def __call__(self, query: Query, hits: list[Hit]) -> list[Hit]:
-        texts = _Texts(self.store)
-        kept: dict[object, Hit] = {}
-        for hit in hits:
-            chunk = hit.chunk
-            if chunk.parent is None:
-                kept.setdefault(chunk.chunk_id, hit)
-            elif (key := (chunk.document_id, chunk.parent)) not in kept:
-                kept[key] = await texts.widened(hit, *chunk.parent)
-        return list(kept.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Widens every hit by the `n` chunks before and after it; hits that then overlap become one.
-
-    The better one stays, with its scores, id and the line of its context; text, offsets
-    and page are those of the whole stretch.
-
-    Raises (when it runs):
-        InvalidQuery: `n` is no whole number from 0 to 1,000.
-    """
-
-    store: Store
-    n: int = 1
-
-    async def __call__(self, query: Query, hits: list[Hit]) -> list[Hit]:
-        texts = _Texts(self.store)
-        kept: list[Hit] = []
-        for hit in hits:
-            around = await self.store.neighbours(hit.chunk.chunk_id, self.n) or [hit]
-            start, end = around[0].chunk.start, max(near.chunk.end for near in around)
-            touched = [other for other in kept if _overlap(other, hit.chunk.document_id, start, end)]
-            start = min([start, *(other.chunk.start for other in touched)])
-            end = max([end, *(other.chunk.end for other in touched)])
-            wide = await texts.widened(touched[0] if touched else hit, start, end)
-            kept = [other for other in kept if other not in touched[1:]]
-            if touched:
-                kept[kept.index(touched[0])] = wide
-            else:
-                kept.append(wide)
-        return kept
-
-
-def _overlap(hit: Hit, document_id: str, start: int, end: int) -> bool:
-    return hit.chunk.document_id == document_id and hit.chunk.start < end and start < hit.chunk.end
-
-
-class _Texts:
-    """The documents of one selection, each read once."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._documents: dict[str, Document | None] = {}
-
-    async def widened(self, hit: Hit, start: int, end: int) -> Hit:
-        """`hit` with the text from `start` to `end` of its document; itself if that has changed."""
-        chunk = hit.chunk
-        if chunk.document_id not in self._documents:
-            self._documents[chunk.document_id] = await self._store.document(chunk.document_id)
-        document = self._documents[chunk.document_id]
-        if document is None or document.text[chunk.start : chunk.end] != chunk.text:
-            return hit
-        page = next((page.number for page in reversed(document.pages) if page.start <= start), chunk.page)
-        # The table header of a child need not be that of the first row of the parent.
-        context = chunk.context.partition("\n")[0]
-        wide = replace(
-            chunk,
-            text=document.text[start:end],
-            start=start,
-            end=end,
-            page=page,
-            context=context,
-            parent=None,
-        )
-        return replace(hit, chunk=wide)

@@ -30,10 +30,11 @@ from ragstone.protocols import ChatModel, Embedder, Reranker
 from ragstone.query import QueryPipeline
 from ragstone.rerank import Rerank
 from ragstone.retrieve.store import SearchMode, StoreRetriever
-from ragstone.select import Parents, TokenBudget
+from ragstone.select import TokenBudget
 from ragstone.split import ParentChildSplitter, RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
 from ragstone.types import Blob, Document
+from ragstone.widen import Parents
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -10,7 +10,7 @@ from ragstone.errors import NoText
 from ragstone.metadata import MetadataValue
 from ragstone.types import Blob, Box, Document, HeadingSpan, PageSpan, Remark, digest
 
-PARSER_REVISION = "3"
+PARSER_REVISION = "4"
 """Part of every document's revision: raised when a parser's text changes, so that files are read anew."""
 
 MAX_HEADING = 300

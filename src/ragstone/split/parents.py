@@ -17,7 +17,7 @@ class ParentChildSplitter:
     """Cuts a document into parents, and each parent into the children that are indexed.
 
     The chunks are the children; `Chunk.parent` is the span of the parent's text, which
-    `select.Parents` puts in their place before a prompt is written. Sizes count tokens of
+    `widen.Parents` puts in their place before a prompt is written. Sizes count tokens of
     `tokenizer`, or code points without one; parents do not overlap.
 
     800 and 100 tokens are the sizes of requirement A24.

@@ -1,15 +1,14 @@
-"""Parents and neighbours in the place of the chunks that were found (A24)."""
+"""Parents in the place of the chunks that were found (A24)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from ragstone.errors import InvalidQuery
-from ragstone.select import Neighbours, Parents
 from ragstone.split import ParentChildSplitter, RecursiveSplitter
 from ragstone.store.memory import MemoryStore
 from ragstone.types import Chunk, Document, Hit, PageSpan, Query, Score, Vectors
+from ragstone.widen import Parents
 
 pytestmark = pytest.mark.anyio
 
@@ -59,21 +58,3 @@ async def test_a24_without_a_parent_or_with_a_changed_document_the_chunk_stays()
     old = Chunk(text="gone", document_id=document.document_id, index=0, start=2, end=6, parent=(0, 9))
     lost = Chunk(text="gone", document_id="other", index=0, start=2, end=6, parent=(0, 9))
     assert await Parents(store)(QUERY, [hit(old), hit(lost)]) == [hit(old), hit(lost)]
-
-
-async def test_neighbours_widen_a_hit_and_hits_that_meet_become_one() -> None:
-    store, document, chunks = await stored(RecursiveSplitter(max_size=30, overlap=0))
-    assert len(chunks) == 16
-    wide = await Neighbours(store)(QUERY, [hit(chunks[9], 0.9), hit(chunks[2], 0.8), hit(chunks[4], 0.7)])
-    assert [(found.chunk.start, found.chunk.end) for found in wide] == [
-        (chunks[8].start, chunks[10].end),
-        (chunks[1].start, chunks[5].end),
-    ]
-    for found in wide:
-        assert found.chunk.text == document.text[found.chunk.start : found.chunk.end]
-    assert [found.chunk.chunk_id for found in wide] == [chunks[9].chunk_id, chunks[2].chunk_id]
-    # One between two others joins both.
-    bridged = await Neighbours(store)(QUERY, [hit(chunks[1]), hit(chunks[5]), hit(chunks[3])])
-    assert [(found.chunk.start, found.chunk.end) for found in bridged] == [(chunks[0].start, chunks[6].end)]
-    with pytest.raises(InvalidQuery):
-        await Neighbours(store, n=-1)(QUERY, [hit(chunks[0])])
