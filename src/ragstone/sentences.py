@@ -18,6 +18,8 @@ ITEM_LENGTH = 200
 """A list item of up to this many characters is one unit; a longer one is cut into its sentences."""
 
 _LOOK_BACK = 24  # characters; no abbreviation is longer
+_LONGEST_RUN = 64  # marks in a row; no more are looked at
+_BEHIND = 16  # characters between a mark and the next sentence: closing quotes, notes, blanks
 
 
 def _words(listed: str) -> frozenset[str]:
@@ -48,9 +50,21 @@ _BLOCK_LINE = re.compile(
 )
 
 _CLOSING = "”’」』）】》〉〕〗\"')\\]}»*_"
-_MARK = re.compile(rf"(?P<marks>[。｡！？；…।॥؟۔!?.]+)(?:[{_CLOSING}]|\[\d{{1,3}}\])*")
-_FULL_MARKS = frozenset("。｡！？；।॥؟۔")
-_GOES_ON = frozenset("，、：,:;。｡！？；…!?.")
+_FULL = "。｡！？；।॥؟۔"
+_ON = "，、：,:;。｡！？；…!?."
+_CLOSED = rf"(?:[{_CLOSING}]|\[\d{{1,3}}\])*+"
+# In three kinds, the clear ones first: nearly every mark is decided by the pattern alone.
+_MARK = re.compile(
+    rf"(?=[…!?.]*+[{_FULL}])[{_FULL}…!?.]++{_CLOSED}(?![{_ON}])"
+    r"|(?P<stop>\.)(?=[ \n][A-Z])"
+    rf"|(?P<marks>[{_FULL}…!?.]++){_CLOSED}"
+)
+_STOP = _MARK.groupindex["stop"]
+_MARKS = frozenset(f"{_FULL}…!?.")
+_ANY_MARK = re.compile(rf"[{_FULL}…!?.]")
+_LAST_MARK = re.compile(rf".*[{_FULL}…!?.]", re.DOTALL)
+_FULL_MARKS = frozenset(_FULL)
+_GOES_ON = frozenset(_ON)
 _OPENING = "“‘「『（【《〈〔〖\"'([{«*_"
 
 # Never the end of a sentence: something must follow.
@@ -65,6 +79,7 @@ _BEFORE_NUMBER = _words(
 )
 # The end only where the next word begins sentences.
 _PERHAPS = _words("inc ltd co corp jr sr al dept univ ed est bros assn ave blvd rd ph.d")
+_ABBREVIATIONS = _NEVER | _BEFORE_NUMBER | _PERHAPS
 _BEGINNERS = _words(
     "the a an in on at it he she we they you i this that these those there here however but and or so for"
     " if when while since because although as after before our his her its their my your what who why how"
@@ -78,7 +93,7 @@ def sentences(text: str) -> list[Span]:
     Together they cover every character that is not white space.
     """
     spans: list[Span] = []
-    for start, end, whole in _blocks(text):
+    for start, end, whole in blocks(text):
         if whole:
             spans.append((start, end))
         else:
@@ -91,9 +106,9 @@ def line_breaks(text: str) -> int:
     return len(_LINE_BREAK.findall(text))
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Paragraphs, items and lines that stand alone: trimmed (start, end, never cut inside)."""
-    fences = _fenced(text)
+def blocks(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Paragraphs, items and lines that stand alone: trimmed (start, end, one sentence)."""
+    fences = fenced(text)
     open_start, open_end, open_item = -1, -1, False
     for line in _LINE.finditer(text):
         content = line.group()
@@ -118,9 +133,9 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
         yield open_start, open_end, open_item and open_end - open_start <= ITEM_LENGTH
 
 
-def _fenced(text: str) -> list[Span]:
+def fenced(text: str) -> list[Span]:
     """Regions of fenced code, last one first. A fence that is never closed is none."""
-    if "```" not in text and "~~~" not in text:
+    if "`" not in text and "~" not in text:
         return []
     marks = [match.span() for match in _FENCE.finditer(text)]
     pairs = zip(marks[::2], marks[1::2], strict=False)
@@ -145,20 +160,85 @@ def _blank_between(text: str, end: int, start: int) -> bool:
     return gap != "\n" and line_breaks(gap) > 1
 
 
+def last_break(text: str, block: Span, low: int, high: int) -> int:
+    """The last place in [low, high] where a sentence begins inside the block; -1 if none does.
+
+    Each mark is judged by itself, so that only the last ones are looked at.
+    """
+    start, stop = block
+    position = min(high, stop)
+    while found := _LAST_MARK.match(text, max(start, low - _BEHIND), position):
+        position = _run_start(text, start, found.end() - 1)
+        match = _MARK.match(text, position, stop)
+        if match is None or not _judged(text, start, match, stop):
+            continue
+        begin = _skip(text, match.end(), stop)
+        if begin < low:
+            return -1
+        if begin <= high and begin < stop:
+            return begin
+    return -1
+
+
+def breaks_within(text: str, block: Span, low: int, high: int) -> Iterator[int]:
+    """Where sentences begin inside the block, at the positions from `low` to `high`."""
+    start, stop = block
+    position = max(start, low - _BEHIND)
+    if not _ANY_MARK.search(text, position, min(high, stop)):
+        return
+    for match in _MARK.finditer(text, _run_start(text, start, position), stop):
+        if match.end() > high:
+            return
+        if _judged(text, start, match, stop):
+            begin = _skip(text, match.end(), stop)
+            if begin > high or begin >= stop:
+                return
+            if begin >= low:
+                yield begin
+
+
+def _run_start(text: str, start: int, position: int) -> int:
+    """Where the run of marks around `position` begins; a place between other characters stays."""
+    least = max(start, position - _LONGEST_RUN)
+    while position > least and text[position - 1] in _MARKS:
+        position -= 1
+    return position
+
+
 def _within(text: str, start: int, stop: int) -> Iterator[Span]:
     """The sentences of one block."""
     begin = start
     for match in _MARK.finditer(text, start, stop):
-        if _ends(text, start, match, stop):
-            yield begin, match.end()
-            begin = _skip(text, match.end(), stop)
+        if _judged(text, start, match, stop):
+            end = match.end()
+            yield begin, end
+            begin = _skip(text, end, stop)
     if begin < stop:
         yield begin, stop
 
 
+def _judged(text: str, start: int, match: re.Match[str], stop: int) -> bool:
+    """Whether `match` ends a sentence of the block `text[start:stop]`."""
+    kind = match.lastindex
+    if kind is None:
+        return True
+    if kind == _STOP:
+        at = match.start()
+        return _plain_word(text, at) or _stop_ends(text, start, at, at + 2)
+    return _ends(text, start, match, stop)
+
+
 def _skip(text: str, start: int, stop: int) -> int:
+    if start >= stop or not text[start].isspace():
+        return start
     match = _SPACE.match(text, start, stop)
     return match.end() if match else start
+
+
+def _plain_word(text: str, at: int) -> bool:
+    """Whether the word before `at` is one that no abbreviation looks like."""
+    word = text[text.rfind(" ", max(0, at - _LOOK_BACK), at) + 1 : at]
+    return len(word) > 2 and word.isalpha() and word.islower() and word not in _ABBREVIATIONS
 
 
 def _ends(text: str, start: int, match: re.Match[str], stop: int) -> bool:
@@ -177,7 +257,7 @@ def _ends(text: str, start: int, match: re.Match[str], stop: int) -> bool:
     while beginning < stop - 1 and text[beginning] in _OPENING:
         beginning += 1
     if marks == ".":
-        return _stop_ends(text, start, match, beginning)
+        return _stop_ends(text, start, match.start(), beginning)
     lower = text[beginning].islower()
     if "…" in marks or marks.endswith(".."):
         return not (lower or text[beginning].isdigit())
@@ -192,11 +272,10 @@ def _runs_on(text: str, match: re.Match[str], following: str) -> bool:
     return marks != "." or before.isalpha()
 
 
-def _stop_ends(text: str, start: int, match: re.Match[str], beginning: int) -> bool:
-    """Whether one full stop, a space behind it, ends a sentence; `beginning` is what comes next."""
+def _stop_ends(text: str, start: int, at: int, beginning: int) -> bool:
+    """Whether one full stop at `at`, a space behind it, ends a sentence; `beginning` is what comes next."""
     if text[beginning].islower():
         return False
-    at = match.start()
     found = _WORD_BEFORE.search(text[max(start, at - _LOOK_BACK) : at])
     if found is None:
         return True

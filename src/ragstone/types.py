@@ -36,12 +36,11 @@ MEMBER_MARK = "!/"
 
 def digest(*parts: str | bytes, size: int = 12) -> str:
     """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
-    hasher = hashlib.blake2b(digest_size=size)
+    pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return hasher.hexdigest()
+        pieces += (len(data).to_bytes(8, "big"), data)
+    return hashlib.blake2b(b"".join(pieces), digest_size=size).hexdigest()
 
 
 # --- ingest path -------------------------------------------------------------------
@@ -109,12 +108,30 @@ class HeadingSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Where `text[start:end]` stands on page `page` (from 1): a block of text or a table row.
+
+    In PDF points (1/72 inch) of the page as it is shown, from its top left corner:
+    `x0`, `y0` is the upper left, `x1`, `y1` the lower right.
+    """
+
+    page: int
+    start: int
+    end: int
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole text with its structure: one file, one page of the web, one string.
 
     A document is identified by its base and source uri; without a uri, by its content.
     `revision` names the content and the settings it was read with: equal revisions need
-    no new work.
+    no new work. `boxes` says where blocks of the text stand on the page, in the order of
+    the text, where the format knows it.
     """
 
     text: str = field(repr=False)
@@ -128,6 +145,7 @@ class Document:
     headings: tuple[HeadingSpan, ...] = field(default=(), repr=False)
     metadata: Metadata = field(default_factory=dict[str, "str"])
     warnings: tuple[Remark, ...] = ()
+    boxes: tuple[Box, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", checked(self.metadata))
@@ -150,7 +168,8 @@ class Chunk:
 
     Whatever is added (title, headings, a repeated table header) is `context`: embedded,
     indexed and prompted in front of the text, without offsets. `index` counts 0, 1, 2,
-    ... within the document.
+    ... within the document. `parent` is the span of the longer passage that this chunk
+    stands for, where it was cut to be found only.
     """
 
     text: str
@@ -163,6 +182,7 @@ class Chunk:
     page: int | None = None
     headings: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict[str, "str"])
+    parent: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not self.chunk_id:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ragstone.errors import InvalidStage
 from ragstone.filters import matches
 from ragstone.protocols import Store
 from ragstone.trace import note
-from ragstone.types import Hit, Query, Scope
+from ragstone.types import Document, Hit, Query, Scope
 
 MAX_NEIGHBOURS = 20
 
@@ -52,3 +52,56 @@ def _visible(hit: Hit, scope: Scope) -> bool:
     if scope.bases is not None and hit.base_id not in scope.bases:
         return False
     return scope.filter is None or matches(scope.filter, hit.chunk.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Puts the parent passage in the place of a chunk that was cut to be found (`Chunk.parent`).
+
+    The first of several children of one parent stays, with its scores, id and the line of
+    its context; text, offsets and page are the parent's. A chunk without a parent, or
+    whose document has changed since it was found, stays as it is.
+    """
+
+    store: Store
+
+    async def __call__(self, query: Query, hits: list[Hit]) -> list[Hit]:
+        texts = _Texts(self.store)
+        kept: dict[object, Hit] = {}
+        for hit in hits:
+            chunk = hit.chunk
+            if chunk.parent is None:
+                kept.setdefault(chunk.chunk_id, hit)
+            elif (key := (chunk.document_id, chunk.parent)) not in kept:
+                kept[key] = await texts.widened(hit, *chunk.parent)
+        return list(kept.values())
+
+
+class _Texts:
+    """The documents of one selection, each read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._documents: dict[str, Document | None] = {}
+
+    async def widened(self, hit: Hit, start: int, end: int) -> Hit:
+        """`hit` with the text from `start` to `end` of its document; itself if that has changed."""
+        chunk = hit.chunk
+        if chunk.document_id not in self._documents:
+            self._documents[chunk.document_id] = await self._store.document(chunk.document_id)
+        document = self._documents[chunk.document_id]
+        if document is None or document.text[chunk.start : chunk.end] != chunk.text:
+            return hit
+        page = next((page.number for page in reversed(document.pages) if page.start <= start), chunk.page)
+        # The table header of a child need not be that of the first row of the parent.
+        context = chunk.context.partition("\n")[0]
+        wide = replace(
+            chunk,
+            text=document.text[start:end],
+            start=start,
+            end=end,
+            page=page,
+            context=context,
+            parent=None,
+        )
+        return replace(hit, chunk=wide)

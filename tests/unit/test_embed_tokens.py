@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.embed.tokens import SPACE, UnigramTokenizer
+from ragstone.split.sizes import Tokens
 
 WORDS = {
     SPACE: -4.0,
@@ -39,6 +40,21 @@ def tokenizer() -> UnigramTokenizer:
         spaces="\u200b\u2581\ufffd",
         dropped="\x01\x7f",
     )
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from([*"ab,é检索 \n", "e\u0301", "\u00b4", "\u3000", "\u200b", "\x01", "  ", "find", "ｶﾞ"])
+    ).map("".join),
+    st.data(),
+)
+def test_a_stretch_is_counted_from_its_words_as_from_its_text(
+    tokenizer: UnigramTokenizer, text: str, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    assert Tokens(text, tokenizer).exact(start, end) == tokenizer.count(text[start:end])
 
 
 def pieces(tokenizer: UnigramTokenizer, text: str) -> list[str]:

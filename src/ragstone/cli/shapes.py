@@ -92,6 +92,18 @@ def document_json(document: Document) -> Json:
             {"path": heading.path, "start": heading.start, "end": heading.end}
             for heading in document.headings
         ],
+        "boxes": [
+            {
+                "page": box.page,
+                "start": box.start,
+                "end": box.end,
+                "x0": box.x0,
+                "y0": box.y0,
+                "x1": box.x1,
+                "y1": box.y1,
+            }
+            for box in document.boxes
+        ],
         "metadata": document.metadata,
         "warnings": [remark.text(language()) for remark in document.warnings],
     }
@@ -133,6 +145,7 @@ def chunk_json(chunk: Chunk) -> Json:
         "page": chunk.page,
         "headings": chunk.headings,
         "context": chunk.context,
+        "parent": chunk.parent,
         "text": chunk.text,
         "metadata": chunk.metadata,
     }

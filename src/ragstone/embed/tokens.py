@@ -83,6 +83,9 @@ class UnigramTokenizer:
     is the id for characters that no piece holds (neighbours share one).
     """
 
+    independent_words = True
+    """What stands between spaces is cut by itself: a splitter need not count it twice."""
+
     def __init__(
         self, *, pieces: dict[str, int], scores: Sequence[float], unknown: int, spaces: str, dropped: str
     ) -> None:

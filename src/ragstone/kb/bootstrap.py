@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import anyio
 
 from ragstone.augment import CitedContext
-from ragstone.clean import clean
+from ragstone.clean import CLEANER_REVISION, clean
 from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
@@ -31,10 +31,11 @@ from ragstone.query import QueryPipeline
 from ragstone.rerank import Rerank
 from ragstone.retrieve.store import SearchMode, StoreRetriever
 from ragstone.select import TokenBudget
-from ragstone.split import RecursiveSplitter
+from ragstone.split import ParentChildSplitter, RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
 from ragstone.terms import TERMS_REVISION
 from ragstone.types import Blob, Document
+from ragstone.widen import Parents
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -50,6 +51,44 @@ class Notice:
     key: str
     values: dict[str, object] = field(default_factory=dict[str, object])
     fraction: float | None = None
+
+
+CONTEXT_SIZE, HEADER_SIZE = 60, 80
+"""The most tokens of title and headings, and of a repeated table header, in front of a chunk."""
+
+
+def splitter(settings: Settings, embedder: Embedder) -> RecursiveSplitter | ParentChildSplitter:
+    """The splitter of the settings; a chunk with its context stays within the model's length.
+
+    Raises:
+        InvalidSetting: `chunk_size` leaves no room for title and headings.
+    """
+    room = embedder.max_tokens - settings.chunk_size - CONTEXT_SIZE
+    if room < 0:
+        raise InvalidSetting(
+            "kb.chunk_size",
+            value=settings.chunk_size,
+            model=embedder.identity,
+            limit=embedder.max_tokens - CONTEXT_SIZE,
+        )
+    # The line breaks between context and text may be tokens too.
+    header_size = max(0, min(HEADER_SIZE, room - 4))
+    if settings.chunk_parent:
+        return ParentChildSplitter(
+            parent_size=settings.chunk_parent,
+            child_size=settings.chunk_size,
+            overlap=settings.chunk_overlap,
+            tokenizer=embedder.tokenizer,
+            context_size=CONTEXT_SIZE,
+            header_size=header_size,
+        )
+    return RecursiveSplitter(
+        max_size=settings.chunk_size,
+        overlap=settings.chunk_overlap,
+        tokenizer=embedder.tokenizer,
+        context_size=CONTEXT_SIZE,
+        header_size=header_size,
+    )
 
 
 class App:
@@ -102,12 +141,7 @@ class App:
         """The pipeline that adds; `parse` stands in for the parsers of files."""
         settings = self.settings
         store, embedder = await self._together(self.store, self.embedder)
-        split = RecursiveSplitter(
-            max_size=settings.chunk_size, overlap=settings.chunk_overlap, tokenizer=embedder.tokenizer
-        )
-        room = embedder.max_tokens - split.context_size
-        if split.max_size > room:
-            raise InvalidSetting("kb.chunk_size", value=split.max_size, model=embedder.identity, limit=room)
+        split = splitter(settings, embedder)
         parser = await self.parser(parsers)
         return IngestPipeline(
             parse=parse or parser,
@@ -117,7 +151,13 @@ class App:
             embedder=embedder,
             store=store,
             settings="/".join(
-                [PARSER_REVISION, *(["ocr"] if ocr.installed() else []), split.identity, TERMS_REVISION]
+                (
+                    PARSER_REVISION,
+                    *(["ocr"] if ocr.installed() else []),
+                    CLEANER_REVISION,
+                    split.identity,
+                    TERMS_REVISION,
+                )
             ),
             parsers=parsers or settings.parse_workers,
         )
@@ -144,7 +184,7 @@ class App:
         return QueryPipeline(
             retrievers=[retriever],
             rerank=rerank,
-            select=[TokenBudget(self.settings.context_tokens)],
+            select=[Parents(await self.store()), TokenBudget(self.settings.context_tokens)],
             augment=CitedContext(),
             generate=extractive if chat is None else ModelGenerator(chat),
             fallback=None if chat is None else extractive,

@@ -79,6 +79,8 @@ class Settings:
 
     chunk_size: int = 300
     chunk_overlap: int = 30
+    chunk_parent: int = 0
+    """Tokens of the passage around a found chunk that goes into the prompt; 0: the chunk itself."""
     top_k: int = 8
     """Passages an answer is written from, and hits of a search."""
     context_tokens: int = 3_000
@@ -204,6 +206,7 @@ def _validated(values: dict[str, object]) -> Settings:
 _RANGES: Mapping[str, tuple[float, float]] = {
     "chunk_size": (16, 8_192),
     "chunk_overlap": (0, 4_096),
+    "chunk_parent": (0, 32_768),
     "top_k": (1, 1_000),
     "context_tokens": (100, 1_000_000),
     "max_file_mb": (1, 10_000),
@@ -238,6 +241,13 @@ def _check_ranges(settings: Settings) -> None:
             name="chunk_overlap",
             value=settings.chunk_overlap,
             reason=f"< chunk_size ({settings.chunk_size})",
+        )
+    if 0 < settings.chunk_parent <= settings.chunk_size:
+        raise InvalidSetting(
+            "kb.setting_value",
+            name="chunk_parent",
+            value=settings.chunk_parent,
+            reason=f"0, > chunk_size ({settings.chunk_size})",
         )
     for kind in ("chat", "embed"):
         if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):

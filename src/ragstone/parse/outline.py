@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from ragstone.errors import NoText
 from ragstone.metadata import MetadataValue
-from ragstone.types import Blob, Document, HeadingSpan, PageSpan, Remark, digest
+from ragstone.types import Blob, Box, Document, HeadingSpan, PageSpan, Remark, digest
 
-PARSER_REVISION = "3"
+PARSER_REVISION = "4"
 """Part of every document's revision: raised when a parser's text changes, so that files are read anew."""
 
 MAX_HEADING = 300
@@ -160,6 +160,7 @@ def document(
     pages: Iterable[PageSpan] = (),
     metadata: Mapping[str, MetadataValue] | None = None,
     warnings: Iterable[Remark] = (),
+    boxes: Iterable[Box] = (),
 ) -> Document:
     """What a parser made of `blob`. Metadata that came with the blob wins over the file's own.
 
@@ -181,4 +182,5 @@ def document(
         headings=spans(headings, len(text)),
         metadata={**(metadata or {}), **blob.metadata},
         warnings=tuple(warnings),
+        boxes=tuple(boxes),
     )

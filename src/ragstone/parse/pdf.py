@@ -10,14 +10,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from ragstone.errors import CorruptContent, NoText, PasswordRequired
 from ragstone.parse import ocr
+from ragstone.parse.boxes import Block, located
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.outline import MAX_HEADING, Heading, document, markdown_headings
-from ragstone.types import Blob, Document, PageSpan, Remark
+from ragstone.types import Blob, Box, Document, PageSpan, Remark
+
+if TYPE_CHECKING:
+    from liteparse.types import AnnotationRect, LayoutBlock
 
 AGREEMENT = 0.97
 """The share of a page's words that its Markdown must hold to be taken. Of 1,000 pages measured
@@ -39,6 +43,7 @@ class _Page:
     picture: bool
     scan: bool = False
     markdown: str = ""
+    blocks: list[Block] = field(default_factory=list[Block])
 
     def text(self) -> str:
         if self.plain is None or (self.markdown and _agreement(self.plain, self.markdown) >= AGREEMENT):
@@ -75,7 +80,13 @@ def parse_pdf(blob: Blob) -> Document:
         headings=headings,
         pages=spans,
         warnings=[*_warnings(blob, pages, texts), *by_ocr],
+        boxes=sorted(_boxes(pages, texts, spans), key=lambda box: (box.start, box.end)),
     )
+
+
+def _boxes(pages: Sequence[_Page], texts: Sequence[str], spans: Sequence[PageSpan]) -> Iterator[Box]:
+    for page, text, span in zip(pages, texts, spans, strict=True):
+        yield from located(text, page.blocks, page=span.number, offset=span.start)
 
 
 # --- the two readers ---------------------------------------------------------------
@@ -131,6 +142,7 @@ def _add_markdown(blob: Blob, pages: list[_Page]) -> None:
         num_workers=1,
         image_mode="off",
         extract_links=False,
+        extract_blocks=True,
         continue_on_page_error=True,
         keep_headers_footers=True,
     )
@@ -142,6 +154,27 @@ def _add_markdown(blob: Blob, pages: list[_Page]) -> None:
         if 0 < page.page_num <= len(pages):
             kept = pages[page.page_num - 1]
             kept.markdown = _tidy_markdown(page.markdown, kept.plain or "")
+            kept.blocks = [piece for block in page.blocks or () for piece in _pieces(block)]
+
+
+def _pieces(block: LayoutBlock) -> Iterator[Block]:
+    """A block with its region; of a table a row each, where the cells say where they are."""
+    for row in [block.header or [], *(block.rows or [])]:
+        text = " ".join(cell.text for cell in row)
+        cells = [cell.bbox for cell in row if cell.bbox]
+        if cells:
+            yield Block(text, _around(cells))
+    if block.bbox and (text := block.text or "\n".join(block.lines or ())):
+        yield Block(text, _around([block.bbox]))
+
+
+def _around(regions: Sequence[AnnotationRect]) -> tuple[float, float, float, float]:
+    return (
+        min(region.x for region in regions),
+        min(region.y for region in regions),
+        max(region.x + region.width for region in regions),
+        max(region.y + region.height for region in regions),
+    )
 
 
 # --- plain text --------------------------------------------------------------------

@@ -7,6 +7,7 @@ is data with a checked shape and nothing that runs.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -17,6 +18,7 @@ from ragstone.parse.outline import PARSER_REVISION
 from ragstone.types import (
     MEMBER_MARK,
     Blob,
+    Box,
     Document,
     HeadingSpan,
     LoadFailure,
@@ -93,6 +95,7 @@ def describe(document: Document) -> Header:
         "headings": [[list(span.path), span.start, span.end] for span in document.headings],
         "metadata": {key: _plain(value) for key, value in document.metadata.items()},
         "warnings": [[remark.key, dict(remark.values)] for remark in document.warnings],
+        "boxes": [[box.page, box.start, box.end, box.x0, box.y0, box.x1, box.y1] for box in document.boxes],
     }
 
 
@@ -115,7 +118,8 @@ def restore(blob: Blob, header: Header, body: bytes) -> Document:
             HeadingSpan(path=tuple(map(_str, path)), start=_int(start), end=_int(end))
             for path, start, end in header["headings"]
         )
-        if any(not 0 <= span.start <= span.end <= len(text) for span in (*pages, *headings)):
+        boxes = tuple(map(_box, header["boxes"]))
+        if any(not 0 <= span.start <= span.end <= len(text) for span in (*pages, *headings, *boxes)):
             raise Broken("a span lies outside the text")
         metadata = {_str(key): _value(value) for key, value in header["metadata"].items()}
         return Document(
@@ -128,9 +132,22 @@ def restore(blob: Blob, header: Header, body: bytes) -> Document:
             headings=headings,
             metadata={**metadata, **blob.metadata},
             warnings=tuple(_remark(key, values) for key, values in header["warnings"]),
+            boxes=boxes,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RagstoneError) as error:
         raise Broken("the answer is no document") from error
+
+
+def _box(row: Any) -> Box:
+    page, start, end, *corners = row
+    x0, y0, x1, y1 = (float(_number(corner)) for corner in corners)
+    return Box(page=_int(page), start=_int(start), end=_int(end), x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(type(value).__name__)
+    return value
 
 
 def _remark(key: object, values: Mapping[object, object]) -> Remark:

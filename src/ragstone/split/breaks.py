@@ -6,10 +6,10 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
 
-from ragstone.sentences import line_breaks, sentences
+from ragstone.sentences import Span, blocks, breaks_within, fenced, last_break, line_breaks
+from ragstone.split.tables import Table, tables
 from ragstone.types import Document
 
 # Ranks of breaks, best first. A break is where a unit begins.
@@ -29,20 +29,66 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 class Breaks:
-    """The places where the text of a document may be cut, from rank `first` down."""
+    """The places where the text of a document may be cut, from rank `first` down.
 
-    def __init__(self, document: Document, first: int = SECTION) -> None:
-        self._text = document.text
+    With a `pattern`, the ends of its matches are the paragraphs, and the only ones.
+    Sentences are found when they are asked for: most texts are cut at paragraphs.
+    """
+
+    def __init__(
+        self, document: Document, first: int = SECTION, pattern: re.Pattern[str] | None = None
+    ) -> None:
+        self._text = text = document.text
         self._first = first
-        # Where the text under a heading begins: no place to cut.
+        # Where the text under a heading, or the body of a table, begins: no place to cut.
         self._held: set[int] = set()
-        # For each rank the breaks of this rank or a better one.
-        self._starts = [array("q") for _ in range(SENTENCE + 1)]
-        if first <= SENTENCE:
-            ranks, self._held = _ranks(document)
-            for position, rank in sorted(ranks.items()):
-                for weaker in range(rank, SENTENCE + 1):
-                    self._starts[weaker].append(position)
+        # For each rank down to LINE the breaks of this rank or a better one.
+        self._starts = [array("q") for _ in range(LINE + 1)]
+        self._blocks: list[tuple[int, int, bool]] = []
+        self._block_starts = array("q")
+        self._atoms: list[Span] = []
+        self._bodies: set[int] = set()
+        self.tables: list[Table] = []
+        if first > SENTENCE:
+            return
+        fences = fenced(text)[::-1]
+        self._blocks = list(blocks(text))
+        self._block_starts.extend(block[0] for block in self._blocks)
+        self.tables = tables(text, fences)
+        self._atoms = sorted([*fences, *_table_atoms(self.tables)])
+        ranks = self._ranked(document, fences) if pattern is None else _matched(text, pattern)
+        for position, rank in sorted(ranks.items()):
+            for weaker in range(rank, LINE + 1):
+                self._starts[weaker].append(position)
+
+    def _ranked(self, document: Document, fences: list[Span]) -> dict[int, int]:
+        """Position -> rank of every break down to lines; fills what is held."""
+        text, held = self._text, self._held
+        ranks: dict[int, int] = {}
+        heading, before = False, 0
+        code = {start for start, _, _ in _between(self._blocks, fences)}
+        for start, end, _ in self._blocks:
+            ranks[start] = _rank_of(text[before:start])
+            if heading:
+                held.add(start)
+            heading = text[start] == "#" and start not in code and bool(_ATX_HEADING.match(text, start))
+            if heading:
+                ranks[start] = PARAGRAPH
+            before = end
+        for table in self.tables:
+            self._bodies.add(table.body[0])
+            held.update((table.delimiter[0], table.body[0]))
+        for span in document.headings:
+            start = self.skip(span.start)
+            ranks[start] = SECTION
+            line = _HEADING_LINE.match(text, start)
+            if line and span.path and _names(line.group(), span.path[-1]):
+                held.add(self.skip(line.end()))
+                if line["underline"]:
+                    held.add(self.skip(line.start("underline")))
+        for position in held:
+            ranks.pop(position, None)
+        return ranks
 
     def skip(self, position: int) -> int:
         """The first character from `position` on that is not white space; else the end."""
@@ -53,9 +99,11 @@ class Breaks:
         """The last break of the best rank in [low, high], with its rank; None where only characters are."""
         if low > high:
             return None
-        for rank in range(self._first, SENTENCE + 1):
+        for rank in range(self._first, LINE + 1):
             if (position := self._last(rank, high)) >= low:
                 return position, rank
+        if self._first <= SENTENCE and (position := self._last_sentence(low, high)) >= low:
+            return position, SENTENCE
         if self._first < WORD:
             newline = self._text.rfind("\n", low - 1, high)
             position = self.skip(newline + 1)
@@ -73,21 +121,73 @@ class Breaks:
         found = bisect_right(starts, high) - 1
         return starts[found] if found >= 0 else -1
 
-    def units(self, low: int, high: int) -> list[int]:
+    def _last_sentence(self, low: int, high: int) -> int:
+        """The last sentence or better unit that begins in [low, high]; -1 if none does."""
+        while high >= low:
+            number = bisect_right(self._block_starts, high) - 1
+            if number < 0:
+                return -1
+            start, end, whole = self._blocks[number]
+            if not whole:
+                last = high
+                while (last := last_break(self._text, (start, end), max(low, start + 1), last)) > 0:
+                    if last not in self._held:
+                        return last
+                    last -= 1
+            if start not in self._held:
+                return start if start >= low else -1
+            high = start - 1
+        return -1
+
+    def _inside(self, block: Span, low: int, high: int) -> Iterator[int]:
+        if low <= high:
+            for position in breaks_within(self._text, block, low, high):
+                if position not in self._held:
+                    yield position
+
+    def units(self, low: int, high: int) -> Iterator[int]:
         """Where sentences and better units begin in [low, high)."""
-        starts = self._starts[SENTENCE]
-        return list(starts[bisect_left(starts, low) : bisect_left(starts, high)])
+        number = max(0, bisect_right(self._block_starts, low) - 1)
+        while number < len(self._blocks) and self._blocks[number][0] < high:
+            start, end, whole = self._blocks[number]
+            if start >= low and start not in self._held:
+                yield start
+            if not whole:
+                yield from self._inside((start, end), max(low, start + 1), high - 1)
+            number += 1
 
-    def next_unit(self, position: int) -> int:
-        """Where the sentence or better unit after `position` begins; else the end of the text.
+    def next_unit(self, position: int, limit: int) -> int:
+        """Where the sentence or better unit after `position` begins; some place behind `limit` if that does.
 
-        When only words count, every word is such a unit.
+        When only words count, every word is such a unit. No further than `limit` is looked.
         """
+        beyond = max(limit, position) + 1
         if self._first > SENTENCE:
-            return next(self.words(position + 1, len(self._text)), len(self._text))
-        starts = self._starts[SENTENCE]
-        found = bisect_right(starts, position)
-        return starts[found] if found < len(starts) else len(self._text)
+            return next(self.words(position + 1, limit), beyond)
+        atom = self.atom(position + 1)
+        if atom and atom[0] == position:
+            return self.skip(atom[1])
+        number = max(0, bisect_right(self._block_starts, position) - 1)
+        for start, end, whole in self._blocks[number : number + 1]:
+            if not whole:
+                inside = self._inside((start, end), max(position, start) + 1, min(end, limit))
+                if found := next(inside, 0):
+                    return found
+        following = bisect_right(self._block_starts, position)
+        while following < len(self._blocks) and self._block_starts[following] in self._held:
+            following += 1
+        return self._block_starts[following] if following < len(self._blocks) else beyond
+
+    def atom(self, position: int) -> Span | None:
+        """The row of a table or fenced code that a cut at `position` would divide."""
+        found = bisect_left(self._atoms, (position, 0)) - 1
+        if found < 0 or self._atoms[found][1] <= position:
+            return None
+        return self._atoms[found]
+
+    def keeps(self, position: int) -> bool:
+        """Whether what begins at `position` belongs to the heading above it."""
+        return position in self._held and position not in self._bodies
 
     def words(self, low: int, high: int) -> Iterator[int]:
         """Where words begin in [low, high]; a Chinese comma ends a word."""
@@ -111,39 +211,33 @@ class Breaks:
         return high
 
 
-def _ranks(document: Document) -> tuple[dict[int, int], set[int]]:
-    """Position -> rank of every break down to sentences; and where text under a heading begins."""
-    text = document.text
-    ranks: dict[int, int] = {}
-    held: set[int] = set()
-    for (start, end), (following, _) in pairwise(sentences(text)):
-        ranks.setdefault(following, _rank_of(text[end:following]))
-        if _ATX_HEADING.match(text, start):
-            held.add(following)
-        if text[following] == "#" and _ATX_HEADING.match(text, following):
-            ranks[following] = PARAGRAPH
-    for span in document.headings:
-        start = _skip(text, span.start)
-        ranks[start] = SECTION
-        line = _HEADING_LINE.match(text, start)
-        if line and span.path and _names(line.group(), span.path[-1]):
-            held.add(_skip(text, line.end()))
-            if line["underline"]:
-                held.add(_skip(text, line.start("underline")))
-    for position in held:
-        ranks.pop(position, None)
-    return ranks, held
+def _matched(text: str, pattern: re.Pattern[str]) -> dict[int, int]:
+    ends = (_NON_SPACE.search(text, match.end()) for match in pattern.finditer(text))
+    return {found.start(): PARAGRAPH for found in ends if found}
+
+
+def _table_atoms(found: Iterable[Table]) -> Iterator[Span]:
+    for table in found:
+        yield table.header
+        yield from table.rows
+
+
+def _between(found: list[tuple[int, int, bool]], fences: list[Span]) -> Iterator[tuple[int, int, bool]]:
+    """The blocks inside a fence."""
+    number = 0
+    for start, end in fences:
+        number = bisect_left(found, (start, 0, False), number)
+        while number < len(found) and found[number][0] < end:
+            yield found[number]
+            number += 1
 
 
 def _rank_of(gap: str) -> int:
     """The rank of a break from the white space in front of it."""
-    lines = line_breaks(gap)
+    if gap == "\n":
+        return LINE
+    lines = 2 if gap == "\n\n" else line_breaks(gap)
     return SENTENCE if lines == 0 else LINE if lines == 1 else PARAGRAPH
-
-
-def _skip(text: str, position: int) -> int:
-    match = _NON_SPACE.search(text, position)
-    return match.start() if match else len(text)
 
 
 def _names(line: str, heading: str) -> bool:

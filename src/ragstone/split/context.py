@@ -52,3 +52,28 @@ def title_of(document: Document) -> str:
     """The title that the document gives itself; a file name is none, for it may change without the text."""
     name = PurePosixPath(unquote(urlsplit(document.uri).path)).name
     return "" if document.title == name else document.title
+
+
+class Contexts:
+    """The contexts of one document's chunks: the line of title and headings, then the table's header."""
+
+    def __init__(self, document: Document, *, limit: int, header: int, tokenizer: Tokenizer | None) -> None:
+        self._title = title_of(document)
+        self._limit = limit
+        self._header = header
+        self._tokenizer = tokenizer
+        self._lines: dict[tuple[str, ...], str] = {}
+        self._headers: dict[str, str] = {}
+
+    def of(self, headings: tuple[str, ...], table_header: str) -> str:
+        line = self._lines.get(headings)
+        if line is None:
+            line = context_of(self._title, headings, limit=self._limit, tokenizer=self._tokenizer)
+            self._lines[headings] = line
+        if not table_header:
+            return line
+        repeated = self._headers.get(table_header)
+        if repeated is None:
+            repeated = _shortened(" ".join(table_header.split()), self._header, self._tokenizer)
+            self._headers[table_header] = repeated
+        return f"{line}\n{repeated}" if line and repeated else line or repeated

@@ -6,6 +6,7 @@ once; a stretch on its own may tokenize a little differently, which `exact` tell
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Protocol
@@ -15,6 +16,9 @@ from ragstone.protocols import Tokenizer
 # Offsets are read in stretches of this many characters, so that the memory they need
 # while they are Python tuples stays small.
 _STRETCH = 65_536
+
+_SPACES = " \n"
+_SPACE = re.compile(f"[{_SPACES}]")
 
 
 class Sizes(Protocol):
@@ -64,9 +68,12 @@ class Tokens:
         self._tokenizer = tokenizer
         self._starts = array("q")
         self._ends = array("q")
+        # Where words are cut by themselves, whole ones need not be counted again.
+        self._words = bool(getattr(tokenizer, "independent_words", False))
         begin = 0
         while begin < len(text):
             end = _stretch_end(text, begin)
+            self._words = self._words and (end == len(text) or text[end - 1] in _SPACES)
             for start, stop in tokenizer.offsets(text[begin:end]):
                 self._starts.append(begin + start)
                 self._ends.append(begin + stop)
@@ -76,7 +83,14 @@ class Tokens:
         return bisect_left(self._starts, end) - bisect_right(self._ends, start)
 
     def exact(self, start: int, end: int) -> int:
-        return self._tokenizer.count(self._text[start:end])
+        text, count = self._text, self._tokenizer.count
+        if self._words:
+            first = _SPACE.search(text, start, end)
+            last = max(text.rfind(space, start, end) for space in _SPACES)
+            if first and first.start() < last:
+                middle = self.size(first.start(), last)
+                return count(text[start : first.start()]) + middle + count(text[last:end])
+        return count(text[start:end])
 
     def reach(self, start: int, limit: int) -> int:
         beyond = bisect_right(self._ends, start) + limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from ragstone.errors import CorruptContent, InvalidMetadata, InvalidQuery, InvalidStage, ModelMismatch
 from ragstone.filters import checked_filter
 from ragstone.metadata import Metadata, checked, storable
-from ragstone.types import Chunk, Document, Scope, Vectors
+from ragstone.types import Box, Chunk, Document, Scope, Vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,8 @@ def checked_chunks(document: Document, chunks: Sequence[Chunk], vectors: Vectors
 
     Raises:
         InvalidStage: a chunk that is not the document's, whose text is not
-            `document.text[start:end]`, whose index or id is there twice.
+            `document.text[start:end]`, whose index or id is there twice, or whose parent
+            does not hold it; a box outside the text or without numbers.
         InvalidMetadata: an id or uri that is blank or too long, or metadata of a chunk
             that cannot be stored.
         CorruptContent: text with a NUL character or half a surrogate pair.
@@ -51,9 +53,18 @@ def _check_document(document: Document) -> None:
     remarks = [str(value) for remark in document.warnings for value in remark.values.values()]
     _check_texts((*texts, *headings, *remarks), document)
     _check_metadata(document.metadata)
+    length = len(document.text)
+    for box in document.boxes:
+        if not 0 <= box.start <= box.end <= length or not _finite(box):
+            raise InvalidStage("store.box", page=box.page, uri=document.uri)
+
+
+def _finite(box: Box) -> bool:
+    return all(map(math.isfinite, (box.x0, box.y0, box.x1, box.y1)))
 
 
 def _check_places(document: Document, chunks: Sequence[Chunk]) -> None:
+    length = len(document.text)
     indexes: set[int] = set()
     chunk_ids: set[str] = set()
     for chunk in chunks:
@@ -70,6 +81,8 @@ def _check_places(document: Document, chunks: Sequence[Chunk]) -> None:
             raise InvalidStage("store.chunk_twice", chunk_id=chunk.chunk_id, uri=document.uri)
         if not 0 <= chunk.start <= chunk.end or document.text[chunk.start : chunk.end] != chunk.text:
             raise InvalidStage("core.chunk_offsets", index=chunk.index, start=chunk.start, end=chunk.end)
+        if chunk.parent and not 0 <= chunk.parent[0] <= chunk.start <= chunk.end <= chunk.parent[1] <= length:
+            raise InvalidStage("store.parent", index=chunk.index, uri=document.uri)
         indexes.add(chunk.index)
         chunk_ids.add(chunk.chunk_id)
 

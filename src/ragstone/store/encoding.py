@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from ragstone.metadata import MetadataValue, Scalar
-from ragstone.types import Chunk, Document, HeadingSpan, PageSpan, Remark
+from ragstone.types import Box, Chunk, Document, HeadingSpan, PageSpan, Remark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,6 +91,7 @@ def document_values(document: Document, *, chunk_count: int, term_count: int) ->
         "headings": json.dumps([[list(item.path), item.start, item.end] for item in document.headings]),
         "metadata": json_metadata(document.metadata),
         "warnings": json.dumps([[remark.key, dict(remark.values)] for remark in document.warnings]),
+        "boxes": json.dumps([_box(box) for box in document.boxes], separators=(",", ":"), allow_nan=False),
         "chunk_count": chunk_count,
         "term_count": term_count,
     }
@@ -112,7 +113,18 @@ def read_document(row: Mapping[str, object]) -> Document:
         headings=tuple(HeadingSpan(path=tuple(path), start=start, end=end) for path, start, end in headings),
         metadata=read_metadata(cast("dict[str, object]", row["metadata"])),
         warnings=read_remarks(row["warnings"]),
+        boxes=tuple(map(_read_box, cast("list[list[float]]", row["boxes"]))),
     )
+
+
+def _box(box: Box) -> list[float]:
+    return [box.page, box.start, box.end, box.x0, box.y0, box.x1, box.y1]
+
+
+def _read_box(row: list[float]) -> Box:
+    page, start, end = map(int, row[:3])
+    x0, y0, x1, y1 = map(float, row[3:])
+    return Box(page=page, start=start, end=end, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 def read_remarks(value: object) -> tuple[Remark, ...]:
@@ -135,6 +147,7 @@ def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
         None if chunk.page is None else _integer(chunk.page),
         _jsonb(json.dumps(list(chunk.headings))),
         _jsonb(json_metadata(chunk.metadata)),
+        *(map(_integer, chunk.parent) if chunk.parent else (None, None)),
         tsvector(terms),
         _integer(len(terms)),
     )

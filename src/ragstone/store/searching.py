@@ -148,5 +148,6 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         page=row["page"],
         headings=tuple(row["headings"]),
         metadata=read_metadata(row["metadata"]),
+        parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)

@@ -28,6 +28,8 @@ CREATE TABLE documents (
     headings    jsonb NOT NULL,
     metadata    jsonb NOT NULL,
     warnings    jsonb NOT NULL,
+    -- Where blocks of the text stand on their pages: [page, start, end, x0, y0, x1, y1] each.
+    boxes       jsonb NOT NULL,
     chunk_count integer NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
@@ -47,6 +49,9 @@ CREATE TABLE chunks (
     page        integer,
     headings    jsonb NOT NULL,
     metadata    jsonb NOT NULL,
+    -- The longer passage this chunk stands for, as characters of the document's text.
+    parent_start integer,
+    parent_end  integer,
     -- What ragstone.terms.analyze makes of context and text.
     terms       tsvector NOT NULL,
     UNIQUE (document_id, index)

@@ -1,6 +1,6 @@
 -- name: hit_columns
 c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page, c.headings,
-c.metadata, c.base_id, d.uri, d.title
+c.metadata, c.parent_start, c.parent_end, c.base_id, d.uri, d.title
 
 -- name: fetch
 SELECT {columns}
@@ -20,7 +20,7 @@ WHERE c.chunk_id IN (
 ORDER BY c.index
 
 -- name: document
-SELECT document_id, base_id, uri, title, text, media_type, revision, pages, headings, metadata, warnings
+SELECT document_id, base_id, uri, title, text, media_type, revision, pages, headings, metadata, warnings, boxes
 FROM documents WHERE document_id = %(document_id)s
 
 -- name: revisions

@@ -41,19 +41,20 @@ FOR UPDATE
 
 -- name: put_document
 INSERT INTO documents AS d (document_id, base_id, uri, title, text, media_type, revision,
-                            pages, headings, metadata, warnings, chunk_count, term_count)
+                            pages, headings, metadata, warnings, boxes, chunk_count, term_count)
 VALUES (%(document_id)s, %(base_id)s, %(uri)s, %(title)s, %(text)s, %(media_type)s, %(revision)s,
-        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(chunk_count)s,
-        %(term_count)s)
+        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(boxes)s::jsonb,
+        %(chunk_count)s, %(term_count)s)
 ON CONFLICT (base_id, uri) DO UPDATE
 SET document_id = excluded.document_id, title = excluded.title, text = excluded.text,
     media_type = excluded.media_type, revision = excluded.revision, pages = excluded.pages,
     headings = excluded.headings, metadata = excluded.metadata, warnings = excluded.warnings,
-    chunk_count = excluded.chunk_count, term_count = excluded.term_count, updated_at = now()
+    boxes = excluded.boxes, chunk_count = excluded.chunk_count, term_count = excluded.term_count,
+    updated_at = now()
 
 -- name: copy_chunks
 COPY chunks (chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
-             headings, metadata, terms, term_count)
+             headings, metadata, parent_start, parent_end, terms, term_count)
 FROM STDIN (FORMAT BINARY)
 
 -- name: copy_vectors

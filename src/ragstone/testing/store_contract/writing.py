@@ -28,7 +28,7 @@ from ragstone.testing.store_contract.passages import (
     texts,
     vectors,
 )
-from ragstone.types import Chunk, Document, HeadingSpan, Hit, PageSpan, Remark, Vectors
+from ragstone.types import Box, Chunk, Document, HeadingSpan, Hit, PageSpan, Remark, Vectors
 
 
 @pytest.mark.anyio
@@ -45,6 +45,7 @@ class WritingContract:
             pages=(PageSpan(number=1, start=0, end=5), PageSpan(number=2, start=6, end=12)),
             headings=(HeadingSpan(path=("第一章", "1.1"), start=0, end=5),),
             warnings=(Remark(key="parse.pages_damaged", values={"name": "第 2 页", "pages": 2}),),
+            boxes=(Box(page=2, start=6, end=12, x0=72.5, y0=0.0, x1=540.0, y1=90.1),),
             metadata={
                 "text": "x'); --",
                 "int": 2**62,
@@ -71,6 +72,7 @@ class WritingContract:
             context="第一章",
             headings=("第一章", "1.1"),
             metadata=document.metadata,
+            parent=(0, 12),
         )
         assert await store.replace(document, [chunk], vectors(X))
         stored = await store.document(document.document_id)
@@ -124,6 +126,8 @@ class WritingContract:
             ({"index": -1}, InvalidStage, "store.chunk_index"),
             ({"chunk_id": "second"}, InvalidStage, "store.chunk_twice"),
             ({"chunk_id": "taken"}, InvalidStage, "store.chunk_taken"),
+            ({"parent": (1, 5)}, InvalidStage, "store.parent"),
+            ({"parent": (0, 99)}, InvalidStage, "store.parent"),
             ({"context": "nul \x00"}, CorruptContent, "store.text"),
             ({"context": "half \ud800"}, CorruptContent, "store.text"),
             ({"metadata": {"a": {"nested": 1}}}, InvalidMetadata, "core.metadata_value"),
@@ -146,6 +150,16 @@ class WritingContract:
         assert caught.value.key == key
         assert await store.count(EVERYTHING) == 2
         assert await store.revisions("one") == {"u:0": other.revision, "u:1": "r1"}
+
+    @pytest.mark.parametrize("change", [{"end": 99}, {"start": -1}, {"x0": float("nan")}])
+    async def test_a_box_outside_the_text_or_the_page_is_refused(
+        self, store: Store, change: dict[str, Any]
+    ) -> None:
+        document, chunks = passages("u:1", "alpha")
+        box = Box(page=1, start=0, end=5, x0=0.0, y0=0.0, x1=1.0, y1=1.0)
+        with pytest.raises(InvalidStage) as caught:
+            await store.replace(replace(document, boxes=(replace(box, **change),)), chunks, vectors(X))
+        assert caught.value.key == "store.box"
 
     @pytest.mark.parametrize("text", ["nul \x00 inside", "half \udc00 pair"])
     async def test_text_that_no_database_holds_is_refused(self, store: Store, text: str) -> None:

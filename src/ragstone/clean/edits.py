@@ -1,49 +1,26 @@
-"""Cleaners: from document to document before it is split. Page and heading spans follow every change.
-
-`clean` is the default and safe for every document; `ragstone parse` prints what it
-leaves, and all offsets count in that text. Further cleaners are functions of the same
-shape; `edited` does their bookkeeping.
-"""
+"""What cleaners are made with: `edited` keeps pages, headings and boxes right, `chained` joins several."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
+from typing import TypeAlias
 
 from ragstone.protocols import Cleaner
 from ragstone.types import Document
 
-# One match is a whole run of line ends with the blanks around them. It starts at the
-# first blank, never in the middle of blanks, so that long runs of spaces cost one pass.
-_LINE_ENDS = re.compile(
-    r"(?:(?<![^\S\r\n])[^\S\r\n]++)?(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+(?:[^\S\r\n]++\Z)?"
-    r"|(?<![^\S\r\n])[^\S\r\n]++\Z"
-)
-_LINE_END = re.compile(r"\r\n?|\n")
+Edit: TypeAlias = tuple[int, int, str]
+"""`text[start:end]` and what comes in its place."""
 
 
-def clean(document: Document) -> Document:
-    """Line ends become `\\n`, blanks at line ends go, three or more blank lines become one."""
-    return edited(document, _edits(document.text))
-
-
-def _edits(text: str) -> Iterable[tuple[int, int, str]]:
-    for match in _LINE_ENDS.finditer(text):
-        count = len(_LINE_END.findall(match[0]))
-        if match.start() == 0 or match.end() == len(text):
-            yield match.start(), match.end(), ""
-        else:
-            yield match.start(), match.end(), "\n" * (count if count <= 3 else 2)
-
-
-def edited(document: Document, edits: Iterable[tuple[int, int, str]]) -> Document:
+def edited(document: Document, edits: Iterable[Edit]) -> Document:
     """`document` with `text[start:end]` replaced by a new text for each edit.
 
     Edits stand in order and do not overlap. A span that ends inside an edit ends after
-    the new text; one that starts inside it starts there too.
+    the new text; one that starts inside it starts there too. A box of which nothing is
+    left goes.
     """
     text = document.text
     parts: list[str] = []
@@ -78,6 +55,11 @@ def edited(document: Document, edits: Iterable[tuple[int, int, str]]) -> Documen
         pages=tuple(replace(span, start=moved(span.start), end=moved(span.end)) for span in document.pages),
         headings=tuple(
             replace(span, start=moved(span.start), end=moved(span.end)) for span in document.headings
+        ),
+        boxes=tuple(
+            replace(box, start=moved(box.start), end=moved(box.end))
+            for box in document.boxes
+            if moved(box.start) < moved(box.end)
         ),
     )
 
