@@ -10,6 +10,8 @@ import anyio
 import pytest
 
 from ragstone.errors import ModelMismatch, NotFound, StoreError, StoreUnavailable
+from ragstone.evaluate import Dataset, Question
+from ragstone.kb.golden import Golden
 from ragstone.kb.reindex import Rebuild
 from ragstone.postgres.pool import Database
 from ragstone.protocols import Splitter
@@ -104,7 +106,7 @@ async def states(store: PostgresStore) -> list[tuple[str, str, int]]:
 
 
 async def test_the_base_changes_its_model_and_back(store: PostgresStore) -> None:
-    """D1, A31, C7, W08: the new vectors are complete before the old ones stop answering."""
+    """D1, A31, C20, W08: the new vectors are complete before the old ones stop answering."""
     await fill(store)
     before = await found(store, A)
     with pytest.raises(ModelMismatch):
@@ -180,6 +182,24 @@ async def test_a_bad_splitter_is_refused_and_the_old_generation_answers(store: P
     # The good one passes, and the refused one is collected.
     await rebuild(store, B, "good").run(BASE, check=golden)
     assert await states(store) == [(A.identity, "retired", 5), (B.identity, "active", 5)]
+
+
+@pytest.mark.parametrize("embedder", [A, B])
+async def test_a_golden_set_refuses_by_recall(store: PostgresStore, embedder: FakeEmbedder) -> None:
+    """D1: recall@10 of the new generation against the old; of another model that is by words."""
+    await fill(store, 20)
+    questions = tuple(Question(query_id=f"q{n}", text=f"shared word{n}") for n in range(20))
+    relevant = {f"q{n}": {f"u:{n}": 1} for n in range(20)}
+    dataset = Dataset(passages=(), questions=questions, relevant=relevant)
+    golden = Golden(store, embedder, dataset)
+
+    def first_letters(document: Document) -> list[Chunk]:
+        return [Chunk(text=document.text[:1], document_id=document.document_id, index=0, start=0, end=1)]
+
+    with pytest.raises(StoreError) as caught:
+        await rebuild(store, embedder, "bad", first_letters).run(BASE, check=golden)
+    assert "recall@10 1.000 -> 0." in str(caught.value)
+    assert (await rebuild(store, embedder, "good").run(BASE, check=golden)).swapped
 
 
 async def test_what_was_stopped_goes_on_where_it_was(store: PostgresStore) -> None:
@@ -363,7 +383,7 @@ async def test_a_search_of_all_bases_that_passes_one_over_says_so(store: Postgre
 async def test_a_deletion_is_complete_in_every_generation_and_can_be_proved_again(
     store: PostgresStore, database: Database
 ) -> None:
-    """D7, C2: rows of every table and generation go; a record of ids lets the proof be repeated."""
+    """D7, C2, C7: rows of every table and generation go; a record of ids lets the proof be repeated."""
     await fill(store)
     await rebuild(store, B).run(BASE)
     document_id = Document(text="", uri="u:1", base_id=BASE).document_id
