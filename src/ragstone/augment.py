@@ -23,7 +23,8 @@ class CitedContext:
 
     All that comes from a document (title, context, text) stands inside a fence drawn anew
     for each prompt and checked against every passage (row W28). Without hits the prompt
-    asks for a polite refusal, or with `allow_empty` is the question alone (row A69).
+    asks for a polite refusal, or with `allow_empty` is the question alone (row A69): a
+    pipeline asks the model then, where it otherwise refuses by itself.
 
     `template` replaces the wording: parts `# system` and `# user`; `{passages}` and
     `{question}` are required in the latter, `{fence}` may name the fence.
@@ -39,7 +40,7 @@ class CitedContext:
         allow_empty: bool = False,
         fence: Callable[[], str] = new_fence,
     ) -> None:
-        self._allow_empty = allow_empty
+        self.allow_empty = allow_empty
         self._fence = fence
         self._templates = {
             language: _templates(template or prompt_text("answer", language), language)
@@ -59,7 +60,7 @@ class CitedContext:
             asked = user.render(passages=passages, question=query.text, fence=fence)
         else:
             opening = []
-            asked = query.text if self._allow_empty else _empty(query.text, language)
+            asked = query.text if self.allow_empty else _empty(query.text, language)
         history = [message for message in query.history if message.role != "system"]
         messages = (*opening, *history, Message(role="user", content=asked))
         return Prompt(query=query, messages=messages, passages=tuple(hits))

@@ -73,6 +73,9 @@ class QueryPipeline:
     `retriever_failed`. The rankings of each question go through `fuse`, then those of the
     questions through `fuse_queries`. `select` stages run in order on the fused hits.
 
+    Nothing found is a refusal, without asking `generate`; an augmenter with an attribute
+    `allow_empty` that is true makes a prompt all the same.
+
     When `generate` fails before its first word and there is a `fallback`, the fallback
     answers and the answer is marked `chat_failed`. A generator that quotes has an
     attribute `mode = "extractive"`; any other is a model.
@@ -221,8 +224,8 @@ class QueryPipeline:
         return reciprocal_rank([reworded, per_query[-1]], weights=(1.0, FOLLOW_UP_WEIGHT))
 
     async def _prompt(self, query: Query, run: _Run) -> Prompt | None:
-        """What the generator is asked; None when nothing was found, for then nothing is."""
-        if not run.hits:
+        """What the generator is asked; None when nothing was found and the augmenter does not allow that."""
+        if not run.hits and not getattr(self.augment, "allow_empty", False):
             return None
         with run.trace.stage("augment") as detail:
             prompt = await self.augment(query, run.hits)

@@ -132,6 +132,18 @@ async def test_nothing_found_is_refused_without_asking_the_model(retriever: Stor
     assert (answer.answered, chat.requests) == (False, [])
 
 
+async def test_a69_an_augmenter_that_allows_it_has_the_model_asked_without_passages(
+    retriever: StoreRetriever,
+) -> None:
+    chat = FakeChatModel("Good morning to you.")
+    asked = pipeline(retriever, chat, augment=CitedContext(allow_empty=True))
+    answer = await asked.ask(Query("Good morning!", scope=Scope(bases=())))
+    assert (answer.answered, answer.text, answer.citations) == (True, "Good morning to you.", ())
+    assert [message.content for message in chat.requests[0]] == ["Good morning!"]
+    quoting = pipeline(retriever, augment=CitedContext(allow_empty=True))
+    assert not (await quoting.ask(Query("Good morning!", scope=Scope(bases=())))).answered
+
+
 async def test_a_model_that_fails_before_its_first_word_is_replaced_and_it_is_said(
     retriever: StoreRetriever,
 ) -> None:
