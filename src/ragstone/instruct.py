@@ -14,7 +14,7 @@ from ragstone.errors import ModelError, ProviderError, ProviderUnavailable
 from ragstone.generate.visible import without_thinking
 from ragstone.language import language_of
 from ragstone.messages import Language
-from ragstone.prompts import Template, parts, prompt_text
+from ragstone.prompts import Template, Wording, parts, worded
 from ragstone.protocols import ChatModel
 from ragstone.trace import degrade, note, spend
 from ragstone.types import Message
@@ -22,14 +22,12 @@ from ragstone.types import Message
 ASK_SECONDS = 20.0
 """The longest wait for a model before the answer itself is begun."""
 
-_LANGUAGES: tuple[Language, ...] = ("en", "zh")
-
 
 class Instruction:
     """The prompt `name` with its placeholders, to be asked of `chat`.
 
-    `template` replaces the wording in both languages; it may have the parts `# system`
-    and `# user`.
+    `template` replaces the wording, in both languages or in one; it may have the parts
+    `# system` and `# user`.
 
     Raises:
         InvalidStage: the template lacks a placeholder, or names one that nothing fills (row A10).
@@ -41,7 +39,7 @@ class Instruction:
         name: str,
         *,
         placeholders: Collection[str],
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         self._chat = chat
@@ -49,8 +47,8 @@ class Instruction:
         self._seconds = seconds
         self._system: dict[Language, str] = {}
         self._user: dict[Language, Template] = {}
-        for language in _LANGUAGES:
-            found = parts(template or prompt_text(name, language))
+        for language, text in worded(name, template).items():
+            found = parts(text)
             self._system[language] = found.get("system", "")
             self._user[language] = Template(
                 found.get("user", ""), required=placeholders, name=f"{name}.{language}"

@@ -20,7 +20,7 @@ from ragstone.errors import InvalidStage, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
 from ragstone.language import language_of
-from ragstone.prompts import refusal
+from ragstone.prompts import Wording, refusal
 from ragstone.protocols import (
     Augmenter,
     Expander,
@@ -74,7 +74,8 @@ class QueryPipeline:
     questions through `fuse_queries`. `select` stages run in order on the fused hits.
 
     Nothing found is a refusal, without asking `generate`; an augmenter with an attribute
-    `allow_empty` that is true makes a prompt all the same.
+    `allow_empty` that is true makes a prompt all the same. `refusal` replaces the words of a
+    refusal.
 
     When `generate` fails before its first word and there is a `fallback`, the fallback
     answers and the answer is marked `chat_failed`. A generator that quotes has an
@@ -92,6 +93,7 @@ class QueryPipeline:
     rerank: Selector | None = None
     select: Sequence[Selector] = ()
     fallback: Generator | None = None
+    refusal: Wording | None = None
     concurrency: int = CONCURRENCY
     retriever_seconds: float = RETRIEVER_SECONDS
 
@@ -265,7 +267,7 @@ class QueryPipeline:
             cited = cite(run.text, run.hits, removed=run.removed) if run.answered else None
             detail["citations"] = len(cited.citations) if cited else 0
         return Answer(
-            text=cited.text if cited else refusal(language_of(query.text)),
+            text=cited.text if cited else refusal(language_of(query.text), self.refusal),
             mode=run.mode,
             answered=run.answered,
             citations=cited.citations if cited else (),

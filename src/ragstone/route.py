@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from ragstone.errors import InvalidStage, ModelError, ProviderError
 from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel, Retriever
 from ragstone.readback import normalised, read_json
 from ragstone.trace import degrade, note
@@ -56,7 +57,7 @@ class LanguageModelRouter:
         routes: Mapping[str, Route],
         *,
         fallback: RouteFallback = "none",
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         if not routes:
