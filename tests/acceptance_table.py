@@ -63,7 +63,7 @@ def named_rows(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return set(_ID.findall(f"{words}\n{ast.get_docstring(function) or ''}"))
 
 
-def tests_in(path: Path) -> Iterator[tuple[str, set[str]]]:
+def each_test(path: Path) -> Iterator[tuple[str, set[str]]]:
     """(name, row ids) of each test in a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
@@ -75,7 +75,7 @@ def proofs(root: Path = ROOT) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for folder in TESTS:
         for path in sorted(folder.rglob("*.py")):
-            for name, rows in tests_in(path):
+            for name, rows in each_test(path):
                 for row in rows:
                     found[row][path.relative_to(root).as_posix()].append(name)
     return {

@@ -23,6 +23,10 @@ ASK_SECONDS = 20.0
 """The longest wait for a model before the answer itself is begun."""
 
 
+FAILURES = (ProviderError, ModelError, OSError)
+"""What a model may fail with; OSError, which holds time-outs, is what other people's adapters raise."""
+
+
 class Instruction:
     """The prompt `name` with its placeholders, to be asked of `chat`.
 
@@ -66,7 +70,7 @@ class Instruction:
         """
         try:
             output = await self.demand(question, **values)
-        except (ProviderError, ModelError) as error:
+        except FAILURES as error:
             note(**{self.failed: type(error).__name__})
             degrade(self.failed)
             return ""
@@ -75,7 +79,7 @@ class Instruction:
         return output
 
     async def demand(self, question: str, **values: str) -> str:
-        """As `ask`, but failures come through: ProviderError, ModelError."""
+        """As `ask`, but failures come through (`FAILURES`)."""
         language = language_of(question)
         system = self._system[language]
         opening = (Message(role="system", content=system),) if system else ()

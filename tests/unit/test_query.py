@@ -196,6 +196,23 @@ async def test_transformers_change_what_is_searched_not_what_is_asked(retriever:
     assert asked.index("ferry leaves Halm") < asked.index("Tomatoes")
 
 
+async def test_a34_transformers_run_in_order_each_on_what_the_one_before_made(
+    retriever: StoreRetriever,
+) -> None:
+    seen: list[str] = []
+
+    def adding(word: str) -> object:
+        async def add(query: Query) -> Query:
+            seen.append(query.text)
+            return replace(query, text=f"{query.text} {word}")
+
+        return add
+
+    result = await pipeline(retriever, transform=[adding("Halm"), adding("dogs")]).search(Query("ferry"))
+    assert seen == ["ferry", "ferry Halm"]
+    assert [step.stage for step in result.trace][:2] == ["transform", "transform"]
+
+
 async def test_expanded_queries_and_several_retrievers_are_fused_by_chunk(retriever: StoreRetriever) -> None:
     async def both(query: Query) -> list[Query]:
         return [query, replace(query, text="tomatoes valves timer")]

@@ -149,14 +149,14 @@ async def test_a41_a_failed_or_equal_rewording_leaves_the_question_alone(
     assert result.degraded == (("rewrite_failed",) if failed else ())
 
 
-async def test_a41_rewriting_can_be_switched_off(store: MemoryStore, embedder: Asked) -> None:
+async def test_a41_c35_rewriting_can_be_switched_off(store: MemoryStore, embedder: Asked) -> None:
     chat = FakeChatModel("never")
     await service(store, embedder, chat, rewrite=False).search(Query("When is the pump serviced?"))
     assert (chat.requests, len(embedder.questions)) == ([], 1)
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-async def test_w12_a_follow_up_is_reworded_with_its_history_and_never_without(
+async def test_w12_c34_c35_a_follow_up_is_reworded_with_its_history_and_never_without(
     store: MemoryStore, embedder: Asked, in_turn: bool
 ) -> None:
     history = (Message(role="user", content="Redis 是什么？"), Message(role="assistant", content="数据库。"))
