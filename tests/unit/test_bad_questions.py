@@ -82,6 +82,14 @@ def test_a01_a_blank_question_is_refused(text: str) -> None:
     assert caught.value.text("zh") != str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["history", "context", "scope"])
+def test_a01_a_field_that_is_none_is_named(name: str) -> None:
+    with pytest.raises(InvalidQuery, match=name):
+        Query("a", **{name: None})  # type: ignore[arg-type]
+    with pytest.raises(InvalidQuery, match="text"):
+        Query(None)  # type: ignore[arg-type]
+
+
 def test_a01_a_question_over_the_limit_is_refused_with_both_numbers() -> None:
     Query("x" * MAX_QUERY_LENGTH)
     with pytest.raises(InvalidQuery, match=r"8,001.*8,000"):
