@@ -78,7 +78,7 @@ async def test_fences_differ_from_prompt_to_prompt():
     assert first != second
 
 
-async def test_w21_no_passages_ask_for_a_refusal_with_the_question_in_its_language():
+async def test_a69_w21_no_passages_ask_for_a_refusal_with_the_question_in_its_language():
     prompt = await CitedContext()(Query("试用期有多长？"), [])
     assert prompt.passages == ()
     assert [message.role for message in prompt.messages] == ["user"]

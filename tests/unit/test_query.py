@@ -132,18 +132,6 @@ async def test_nothing_found_is_refused_without_asking_the_model(retriever: Stor
     assert (answer.answered, chat.requests) == (False, [])
 
 
-async def test_a69_an_augmenter_that_allows_it_has_the_model_asked_without_passages(
-    retriever: StoreRetriever,
-) -> None:
-    chat = FakeChatModel("Good morning to you.")
-    asked = pipeline(retriever, chat, augment=CitedContext(allow_empty=True))
-    answer = await asked.ask(Query("Good morning!", scope=Scope(bases=())))
-    assert (answer.answered, answer.text, answer.citations) == (True, "Good morning to you.", ())
-    assert [message.content for message in chat.requests[0]] == ["Good morning!"]
-    quoting = pipeline(retriever, augment=CitedContext(allow_empty=True))
-    assert not (await quoting.ask(Query("Good morning!", scope=Scope(bases=())))).answered
-
-
 async def test_a_model_that_fails_before_its_first_word_is_replaced_and_it_is_said(
     retriever: StoreRetriever,
 ) -> None:
@@ -211,6 +199,18 @@ async def test_a34_transformers_run_in_order_each_on_what_the_one_before_made(
     result = await pipeline(retriever, transform=[adding("Halm"), adding("dogs")]).search(Query("ferry"))
     assert seen == ["ferry", "ferry Halm"]
     assert [step.stage for step in result.trace][:2] == ["transform", "transform"]
+
+
+async def test_a69_an_augmenter_that_allows_it_has_the_model_asked_without_passages(
+    retriever: StoreRetriever,
+) -> None:
+    chat = FakeChatModel("Good morning to you.")
+    asked = pipeline(retriever, chat, augment=CitedContext(allow_empty=True))
+    answer = await asked.ask(Query("Good morning!", scope=Scope(bases=())))
+    assert (answer.answered, answer.text, answer.citations) == (True, "Good morning to you.", ())
+    assert [message.content for message in chat.requests[0]] == ["Good morning!"]
+    quoting = pipeline(retriever, augment=CitedContext(allow_empty=True))
+    assert not (await quoting.ask(Query("Good morning!", scope=Scope(bases=())))).answered
 
 
 async def test_expanded_queries_and_several_retrievers_are_fused_by_chunk(retriever: StoreRetriever) -> None:

@@ -123,7 +123,7 @@ async def test_w27_a_long_history_keeps_its_end() -> None:
     assert len(asked(chat)) < 900
 
 
-async def test_a40_hyde_searches_with_a_passage_of_bounded_length() -> None:
+async def test_hyde_searches_with_a_passage_of_bounded_length() -> None:
     changed = await HyDE(FakeChatModel("The pump is serviced.\nEvery year. " * 500))(Query("How often?"))
     assert changed.text.startswith("The pump is serviced.\nEvery year.")
     assert len(changed.text) <= 2_000
