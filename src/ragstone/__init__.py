@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ragstone.assistant import Assistant
     from ragstone.augment import CitedContext
     from ragstone.cite import cite
     from ragstone.clean import clean
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ragstone.generate import ExtractiveGenerator, ModelGenerator
     from ragstone.ingest import IngestPipeline, IngestResult
     from ragstone.kb.facade import KnowledgeBases
+    from ragstone.memory import WindowMemory
     from ragstone.query import QueryPipeline
     from ragstone.rerank import Rerank
     from ragstone.retrieve.store import StoreRetriever
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Assistant",
     "Blob",
     "Blocking",
     "Chunk",
@@ -81,6 +84,7 @@ __all__ = [
     "StoreRetriever",
     "Translate",
     "Vectors",
+    "WindowMemory",
     "cite",
     "clean",
     "open",
@@ -90,6 +94,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Assistant": "assistant",
     "Blocking": "sync",
     "CitedContext": "augment",
     "Compress": "transform",
@@ -112,6 +117,7 @@ _MODULES = {
     "StepBack": "transform",
     "StoreRetriever": "retrieve.store",
     "Translate": "transform",
+    "WindowMemory": "memory",
     "cite": "cite",
     "clean": "clean",
     "reciprocal_rank": "fuse",

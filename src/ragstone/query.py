@@ -8,7 +8,6 @@ asked too; rerank and select judge by the question, not by its rewordings.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -49,7 +48,6 @@ from ragstone.types import (
     SearchResult,
     Sources,
     StageDone,
-    Step,
     Usage,
 )
 
@@ -252,15 +250,13 @@ class QueryPipeline:
     async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         run.mode = _mode(generate)
         stream = visible(generate(prompt), len(prompt.passages), verbatim=run.mode == "extractive")
-        started = time.perf_counter()
-        async with aclosing(stream):
-            async for delta in stream:
+        async with aclosing(stream), aclosing(run.trace.stream("generate", stream)) as deltas:
+            async for delta in deltas:
                 run.usage = run.usage + delta.usage if delta.usage else run.usage
                 if delta.text and delta.text != NO_ANSWER:
                     run.text += delta.text
                     yield delta
         run.answered, run.text, run.removed = stream.answered, stream.text, stream.removed
-        run.trace.steps.append(Step(stage="generate", seconds=time.perf_counter() - started))
 
     def _finish(self, query: Query, run: _Run) -> Answer:
         with run.trace.stage("cite") as detail:

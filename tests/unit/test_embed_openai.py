@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 
 from ragstone.embed.openai import OpenAIEmbedder
-from ragstone.errors import ContentRefused, ProviderError, ProviderRejected, ProviderUnavailable, TextTooLong, Transient
+from ragstone.errors import (
+    ContentRefused,
+    ProviderError,
+    ProviderRejected,
+    ProviderUnavailable,
+    TextTooLong,
+    Transient,
+)
 from ragstone.protocols import Embedder
 
 pytestmark = pytest.mark.anyio

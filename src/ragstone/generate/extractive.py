@@ -17,6 +17,7 @@ from ragstone.messages import Language
 from ragstone.protocols import Embedder
 from ragstone.sentences import sentences
 from ragstone.terms import analyze
+from ragstone.trace import degrade
 from ragstone.types import AnswerMode, Delta, Hit, Prompt
 
 MAX_EMBEDDED = 12
@@ -180,6 +181,7 @@ class ExtractiveGenerator:
         try:
             similar = await self._similarities(self._embedder, question, near)
         except (ProviderError, ModelUnavailable):
+            degrade("embedder_failed")
             return scored, LEXICAL_MARGIN
         ranked = [
             replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST * (one.n - 1))
