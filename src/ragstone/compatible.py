@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from anyio import to_thread
+from anyio import Lock, to_thread
 
 from ragstone.address import shown
 from ragstone.errors import MissingExtra, ProviderError
@@ -67,14 +67,15 @@ class CompatibleServer:
         self._max_retries = max_retries
         self._direct = direct
         self._client: AsyncOpenAI | None = None
+        self._opening = Lock()
 
     async def client(self) -> AsyncOpenAI:
         """Raises MissingExtra where the openai package is not installed."""
-        if self._client is None:
-            # Importing the SDK and loading certificates read the disk for half a second.
-            client = await to_thread.run_sync(self._connected)
-            self._client = self._client or client
-        return self._client
+        async with self._opening:
+            if self._client is None:
+                # Importing the SDK and loading certificates read the disk for half a second.
+                self._client = await to_thread.run_sync(self._connected)
+            return self._client
 
     @property
     def headers(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from ragstone.select import TokenBudget
 from ragstone.split import ParentChildSplitter, RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
 from ragstone.terms import TERMS_REVISION
+from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
 
@@ -179,10 +180,19 @@ class App:
             raise NoText("ingest.no_text", name=blob.name)
         return document
 
-    async def search(self, mode: SearchMode, top_k: int, min_score: float | None) -> QueryPipeline:
-        """A pipeline to search with: its answers are never asked for."""
-        retriever = await self._retriever(mode, top_k, min_score)
-        return QueryPipeline(retrievers=[retriever], augment=CitedContext(), generate=ExtractiveGenerator())
+    async def search(
+        self, mode: SearchMode, top_k: int, min_score: float | None, *, rerank: bool = False
+    ) -> QueryPipeline:
+        """A pipeline to search with: its answers are never asked for. `rerank` orders, and keeps all."""
+        reranker = await self.reranker() if rerank else None
+        candidates = max(RERANK_CANDIDATES, top_k)
+        stage = (
+            None if reranker is None else Rerank(reranker, top_n=top_k, min_score=None, candidates=candidates)
+        )
+        retriever = await self._retriever(mode, top_k if stage is None else candidates, min_score)
+        return QueryPipeline(
+            retrievers=[retriever], rerank=stage, augment=CitedContext(), generate=ExtractiveGenerator()
+        )
 
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
@@ -191,6 +201,8 @@ class App:
         retriever = await self._retriever("hybrid", found, None)
         extractive = ExtractiveGenerator(await self.searching_embedder())
         return QueryPipeline(
+            # What the model cannot make whole is searched with the question before in front of it.
+            transform=[PreviousTurn()] if chat is None else [Compress(chat), PreviousTurn()],
             retrievers=[retriever],
             rerank=rerank,
             select=[Parents(await self.store()), TokenBudget(self.settings.context_tokens)],
