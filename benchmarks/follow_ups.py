@@ -26,6 +26,7 @@ from ragstone.fuse import reciprocal_rank
 from ragstone.kb import bases
 from ragstone.kb.evaluation import index
 from ragstone.kb.facade import KnowledgeBases
+from ragstone.protocols import Transformer
 from ragstone.query import QueryPipeline
 from ragstone.transform import STANDALONE, PreviousTurn
 from ragstone.types import Hit, Query, Scope
@@ -34,14 +35,6 @@ from retrieval import CACHE, SETS, CachingApp, Values
 RESULTS = Path(__file__).parent / "results" / "follow_ups.md"
 SHOWN = ("hit@1", "recall@5", "recall@10", "mrr@10")
 BASELINE = "last turn"
-
-
-class Joined:
-    """The question before in front of this one, and nothing else searched."""
-
-    async def __call__(self, query: Query) -> Query:
-        joined = await PreviousTurn()(query)
-        return Query(joined.text, scope=query.scope)
 
 
 async def equal(query: Query) -> Query:
@@ -69,25 +62,27 @@ async def run(app: CachingApp, data: Dataset) -> dict[str, Values]:
         await index(app, data.passages, base_id=base_id)
         found: dict[str, Values] = {}
         for label, stages in VARIANTS.items():
-            rankings = {
-                item.query_id: await _ranked(app, Query(item.text, history=item.history), base_id, stages)
-                for item in data.questions
-            }
+            rankings: dict[str, list[str]] = {}
+            for item in data.questions:
+                query = Query(item.text, history=item.history)
+                if stages is None:
+                    query = Query((await PreviousTurn()(query)).text)
+                rankings[item.query_id] = await _ranked(app, query, base_id, stages or [])
             found[label] = measures(rankings, data.relevant)
         return found
     finally:
         await KnowledgeBases(app).remove_base(name)
 
 
-VARIANTS = {
+VARIANTS: dict[str, list[Transformer] | None] = {
     BASELINE: [],
-    "previous turn + last turn, joined only": [Joined()],
+    "previous turn + last turn, joined only": None,
     "both, equal": [equal],
     "both, the last turn alone at half": [PreviousTurn()],
 }
 
 
-async def _ranked(app: CachingApp, query: Query, base_id: str, stages: list[object]) -> list[str]:
+async def _ranked(app: CachingApp, query: Query, base_id: str, stages: list[Transformer]) -> list[str]:
     async def search(top_k: int) -> Sequence[Hit]:
         pipeline: QueryPipeline = await app.search("hybrid", top_k, None)
         pipeline = replace(pipeline, transform=stages, fuse_queries=reciprocal_rank)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ragstone.cite import cite
-from ragstone.errors import InvalidStage, ProviderError, first_error
+from ragstone.errors import InvalidStage, ModelError, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
 from ragstone.language import language_of
@@ -239,7 +239,7 @@ class QueryPipeline:
             async with aclosing(self._attempt(self.generate, prompt, run)) as deltas:
                 async for delta in deltas:
                     yield delta
-        except ProviderError:
+        except (ProviderError, ModelError):
             if self.fallback is None or run.text:
                 raise
             run.trace.degrade("chat_failed")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import anyio
 
 from ragstone.augment import CitedContext
+from ragstone.chat.unavailable import UnavailableChatModel
 from ragstone.clean import CLEANER_REVISION, clean
 from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
@@ -132,7 +133,10 @@ class App:
 
     async def chat(self) -> ChatModel | None:
         """The chat model of the settings; None is a normal state."""
-        return await self._once("chat", self._open_chat) if self.settings.chat_base_url else None
+        settings = self.settings
+        if not (settings.chat_base_url or settings.chat_model_file):
+            return None
+        return await self._once("chat", self._open_chat)
 
     async def reranker(self) -> Reranker | None:
         """The reranker of the settings; None is a normal state."""
@@ -316,15 +320,26 @@ class App:
         return pool
 
     async def _open_chat(self) -> ChatModel:
-        from ragstone.chat.openai import OpenAIChatModel
-
         settings = self.settings
-        chat = OpenAIChatModel(
-            base_url=settings.chat_base_url,
-            model=settings.chat_model,
-            api_key=settings.chat_api_key,
-            timeout=settings.chat_timeout,
-        )
+        if settings.chat_model_file:
+            from ragstone.chat.local import LocalChatModel
+
+            self._notify("chat.loading", {})
+            try:
+                chat: ChatModel = await LocalChatModel.open(
+                    settings.chat_model_file, context=settings.chat_context
+                )
+            except ModelUnavailable as error:
+                return UnavailableChatModel(error)
+        else:
+            from ragstone.chat.openai import OpenAIChatModel
+
+            chat = OpenAIChatModel(
+                base_url=settings.chat_base_url,
+                model=settings.chat_model,
+                api_key=settings.chat_api_key,
+                timeout=settings.chat_timeout,
+            )
         self._stack.push_async_callback(chat.aclose)
         return chat
 
