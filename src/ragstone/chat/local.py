@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,12 +91,11 @@ class LocalChatModel:
 
 def _started(path: Path, key: str, context: int, threads: int | None) -> Any:
     try:
-        import xllamacpp
+        library = cast(Any, import_module("xllamacpp"))
     except ImportError:
         raise MissingExtra("core.missing_extra", feature="LocalChatModel", extra="gguf") from None
     if not path.is_file():
         raise ModelUnavailable("chat.no_file", path=path)
-    library = cast(Any, xllamacpp)
     wanted = library.CommonParams()
     wanted.model.path = str(path)
     wanted.n_ctx = context

@@ -126,18 +126,19 @@ class _Conversation:
 
     def _answer(self, question: str) -> None:
         pieces: list[str] = []
-        answer: Answer | None = None
         try:
             answer = self._stream(question, pieces)
         except RagstoneError as error:
+            self._remember(turn(question, "".join(pieces), whole=False))
             self._notices.close()
             self._terminal.fail(error.code, told(error))
             self._failed = True
             return
-        finally:
-            # Also what was stopped by Ctrl-C or cut off: the next question may be about it.
-            said = "".join(pieces) if answer is None else answer.text
-            self._history = window((*self._history, *turn(question, said, whole=answer is not None)))
+        except KeyboardInterrupt:
+            # The next question may be about what was stopped.
+            self._remember(turn(question, "".join(pieces), whole=False))
+            raise
+        self._remember(turn(question, answer.text))
         self._last = answer
         if self._terminal.as_json:
             names = cast("dict[str, str]", self._bases.base_names())
@@ -149,6 +150,9 @@ class _Conversation:
             self._terminal.line()
             show_sources(self._terminal, answer.citations)
         self._terminal.line()
+
+    def _remember(self, messages: tuple[Message, ...]) -> None:
+        self._history = window((*self._history, *messages))
 
     def _stream(self, question: str, pieces: list[str]) -> Answer:
         """The answer; what came of it before is in `pieces`."""
