@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ragstone.split import RecursiveSplitter
     from ragstone.store.memory import MemoryStore
     from ragstone.sync import Blocking
-    from ragstone.transform import Compress, HyDE, Rewrite, StepBack, Translate
+    from ragstone.transform import Compress, HyDE, PreviousTurn, Rewrite, StepBack, Translate
     from ragstone.types import (
         Answer,
         Blob,
@@ -69,6 +69,7 @@ __all__ = [
     "ModelGenerator",
     "MultiQuery",
     "Neighbours",
+    "PreviousTurn",
     "Prompt",
     "Query",
     "QueryPipeline",
@@ -108,6 +109,7 @@ _MODULES = {
     "ModelGenerator": "generate",
     "MultiQuery": "expand",
     "Neighbours": "widen",
+    "PreviousTurn": "transform",
     "QueryPipeline": "query",
     "RagstoneError": "errors",
     "RecursiveSplitter": "split",

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from provider import Fault, Provider
-from ragstone.errors import InvalidQuery
+from ragstone.errors import InvalidQuery, InvalidSetting
 from ragstone.kb.facade import KnowledgeBases
 from ragstone.kb.settings import load
 from ragstone.types import Delta, Done, Failed, Message, Sources
@@ -143,3 +143,19 @@ async def test_a75_events_for_a_user_interface_have_a_typed_end(
         (failed,) = [event async for event in kb.events(" ")]
         assert isinstance(failed, Failed)
         assert isinstance(failed.error, InvalidQuery)
+
+
+async def test_d9_a_model_file_that_is_not_there_is_marked_and_the_answer_quoted(
+    embedded_database: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("xllamacpp")
+    missing = str(tmp_path / "model.gguf")
+    async with opened(embedded_database, tmp_path, chat_model_file=missing) as kb:
+        answer = await kb.ask("When does the ferry leave Halm?")
+    assert (answer.mode, answer.degraded) == ("extractive", ("chat_failed",))
+
+
+def test_one_chat_model_at_a_time(tmp_path: Path) -> None:
+    both = {"chat_model_file": "m.gguf", "chat_base_url": "http://localhost/v1", "chat_model": "m"}
+    with pytest.raises(InvalidSetting, match="chat_model_file"):
+        load({}, overrides={"home": tmp_path, **both})

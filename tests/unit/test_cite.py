@@ -178,6 +178,7 @@ def test_quotes_are_slices_and_markers_are_known(pieces: list[str]):
         ("On 2015-03-02 it began.", "它始于二〇一五年三月2日", []),
         ("It began on 2 March.", "It began on the second of march", []),
         ("Twelve is written 12.", "twelve", []),
+        ("It took 25 days.", "it took twenty-five days", []),
         ("It costs 13.", "it costs 12", ["13"]),
         ("Use ERR_104 in v2.1", "err_104 and v2.2", ["v2.1"]),
         ("He said “not now”.", "he said Not\nNow", []),
