@@ -211,4 +211,4 @@ def evaluation_json(mode: str, result: Evaluation) -> Json:
 def degraded_text(code: str) -> str:
     """What a step that could not be taken as configured means for the reader."""
     key = f"cli.degraded_{code}"
-    return say(key) if known(key) else say("cli.degraded_other", code=code)
+    return say(key) if known(key) else say("cli.step_down", code=code)
