@@ -207,9 +207,10 @@ class App:
         found = top_k if rerank is None else max(top_k, rerank.candidates)
         retriever = await self._retriever("hybrid", found, None)
         extractive = ExtractiveGenerator(await self.searching_embedder())
+        compress = [] if chat is None else [Compress(chat, template=prompts.get("compress"))]
         return QueryPipeline(
             # What the model cannot make whole is searched with the question before in front of it.
-            transform=[PreviousTurn()] if chat is None else [Compress(chat), PreviousTurn()],
+            transform=[*compress, PreviousTurn()],
             retrievers=[retriever],
             rerank=rerank,
             select=[Parents(await self.store()), TokenBudget(self.settings.context_tokens)],
