@@ -21,7 +21,7 @@ from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import vector_text
 from ragstone.store.postgres import PostgresStore
 from ragstone.store.searching import walk_settings
-from ragstone.store.statements import Model, exact, walk
+from ragstone.store.statements import Model, View, exact, walk
 from ragstone.testing.databases import temporary_database
 from ragstone.testing.store_contract.passages import EVERYTHING, MODEL, X, passages, put, texts, vectors
 from ragstone.types import Document, Scope, Vectors
@@ -62,7 +62,10 @@ async def fill(store: PostgresStore, points: np.ndarray, *, start: int = 0) -> N
 async def plan(database: Database, scope: Scope, *, walking: bool) -> str:
     """How PostgreSQL runs the search, under the settings it runs with."""
     statement = (walk if walking else exact)(
-        Model(identity="cloud", model_id=1, dimension=DIMENSION), scope, vector_text(cloud(1)[0]), 5
+        Model(identity="cloud", model_id=1, dimension=DIMENSION),
+        View(scope=scope),
+        vector_text(cloud(1)[0]),
+        5,
     )
     async with database.connection() as connection:
         if walking:
@@ -319,6 +322,9 @@ def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
     filled = set(re.findall(r"\{(\w+)\}", blocks))
     assert filled <= {"scope", "join", "columns", "table", "name", "left", "right", "value", "item"} | {
         "inner",
+        "column",
+        "chunks",
+        "documents",
         "key",
         "path",
         "values",

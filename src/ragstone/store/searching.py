@@ -18,6 +18,7 @@ from ragstone.store.statements import (
     QUERIES,
     Model,
     Statement,
+    View,
     count_vectors,
     exact,
     matching,
@@ -25,7 +26,8 @@ from ragstone.store.statements import (
     walk,
 )
 from ragstone.terms import analyze
-from ragstone.types import Chunk, Hit, Scope, Score
+from ragstone.trace import degrade
+from ragstone.types import Chunk, Hit, Score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +44,7 @@ CANDIDATES = 2_000
 class Search:
     """What is asked; `run` answers it in one transaction that sees one moment."""
 
-    scope: Scope
+    view: View
     top_k: int
     exact_rows: int
     vector: NDArray[np.float32] | None = None
@@ -67,33 +69,36 @@ class Search:
 
     def _first_statements(self) -> dict[str, Statement]:
         statements: dict[str, Statement] = {}
-        if self.scope.bases == ():
+        if self.view.scope.bases == ():
             return statements
         if self.vector is not None:
-            statements["other"] = other_model(self.identity, self.scope)
+            statements["other"] = other_model(self.identity, self.view)
             if self.model is not None:
                 limit = max(self.exact_rows, self.top_k) + 1
-                statements["size"] = count_vectors(self.model, self.scope, limit)
+                statements["size"] = count_vectors(self.model, self.view, limit)
         terms = tsqueries(analyze(self.text or ""))[:MAX_TERMS]
         if terms:
             statements["text"] = matching(
-                terms, self.scope, top_k=self.top_k, candidates=max(CANDIDATES, 20 * self.top_k)
+                terms, self.view, top_k=self.top_k, candidates=max(CANDIDATES, 20 * self.top_k)
             )
         return statements
 
     def _check_other_model(self, others: Sequence[Mapping[str, object]], size: int) -> None:
         # A base that was named must fit; among all bases those of other models are passed over
         # as long as there are some that fit.
-        if others and (self.scope.bases is not None or not size):
+        if not others:
+            return
+        if self.view.scope.bases is not None or not size:
             name, stored = others[0]["name"], others[0]["identity"]
             raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
+        degrade("other_model")
 
     async def _nearest(self, connection: Connection, size: int) -> list[Hit]:
         assert self.vector is not None
         assert self.model is not None
         if not self.vector.any():
             return []
-        asked = (self.model, self.scope, vector_text(self.vector), self.top_k)
+        asked = (self.model, self.view, vector_text(self.vector), self.top_k)
         if size <= self.exact_rows or self.model.dimension > MAX_INDEXED_DIMENSION:
             (rows,) = await _batch(connection, [exact(*asked)])
         else:

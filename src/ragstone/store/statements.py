@@ -65,25 +65,39 @@ class Statement:
     values: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-def exact(model: Model, scope: Scope, vector: str, top_k: int) -> Statement:
-    """Every vector of the scope against the question's."""
-    return _over_vectors("search_exact", model, scope, {"vector": vector, "top_k": top_k})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a search sees: a scope, in the generations that answer or in the one that is named."""
+
+    scope: Scope
+    generation_id: int | None = None
 
 
-def walk(model: Model, scope: Scope, vector: str, top_k: int) -> Statement:
+def exact(model: Model, view: View, vector: str, top_k: int) -> Statement:
+    """Every vector of the view against the question's."""
+    return _over_vectors("search_exact", model, view, {"vector": vector, "top_k": top_k})
+
+
+def walk(model: Model, view: View, vector: str, top_k: int) -> Statement:
     """The same through the model's nearest-neighbour index, under `walk_settings`."""
-    return _over_vectors("search_index", model, scope, {"vector": vector, "top_k": top_k})
+    return _over_vectors("search_index", model, view, {"vector": vector, "top_k": top_k})
 
 
-def count_vectors(model: Model, scope: Scope, limit: int) -> Statement:
-    """How many vectors of the model the scope holds, counted up to `limit`."""
-    return _over_vectors("count_vectors", model, scope, {"limit": limit})
+def count_vectors(model: Model, view: View, limit: int) -> Statement:
+    """How many vectors of the model the view holds, counted up to `limit`."""
+    return _over_vectors("count_vectors", model, view, {"limit": limit})
 
 
-def matching(terms: list[str], scope: Scope, *, top_k: int, candidates: int) -> Statement:
+def matching(terms: list[str], view: View, *, top_k: int, candidates: int) -> Statement:
     """Full text: `terms` are tsqueries of one lexeme each."""
-    condition = _Condition("c", scope)
-    sql = QUERIES["search_text"].format(columns=COLUMNS, scope=condition.sql)
+    condition = _Condition("c", view)
+    everywhere = View(scope=Scope(), generation_id=view.generation_id)
+    sql = QUERIES["search_text"].format(
+        columns=COLUMNS,
+        scope=condition.sql,
+        documents=_Condition("h", everywhere).sql,
+        chunks=_Condition("c", everywhere).sql,
+    )
     return Statement(
         sql,
         {
@@ -97,39 +111,46 @@ def matching(terms: list[str], scope: Scope, *, top_k: int, candidates: int) -> 
     )
 
 
-def other_model(identity: str, scope: Scope) -> Statement:
-    condition = _Condition("b", Scope(bases=scope.bases))
+def other_model(identity: str, view: View) -> Statement:
+    """A base in the view whose vectors are of another model."""
+    bases = View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
+    condition = _Condition("g", bases)
     return Statement(
         QUERIES["other_model"].format(scope=condition.sql), {**condition.values, "identity": identity}
     )
 
 
-def count_chunks(scope: Scope) -> Statement:
-    condition = _Condition("c", scope)
+def count_chunks(view: View) -> Statement:
+    condition = _Condition("c", view)
     return Statement(QUERIES["count_chunks"].format(scope=condition.sql), condition.values)
 
 
-def _over_vectors(name: str, model: Model, scope: Scope, values: Mapping[str, object]) -> Statement:
-    condition = _Condition("v", scope)
+def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, object]) -> Statement:
+    condition = _Condition("v", view)
     sql = QUERIES[name].format(
         columns=COLUMNS,
         model_id=Literal(model.model_id),
         dimension=Literal(model.dimension),
         scope=condition.sql,
-        join=QUERIES["with_chunks"] if scope.filter is not None else SQL(""),
+        join=QUERIES["with_chunks"] if view.scope.filter is not None else SQL(""),
     )
     return Statement(sql, {**condition.values, **values})
 
 
 class _Condition:
-    """What a scope asks of a row, as SQL: bases on `table`, the filter on chunks `c`."""
+    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`."""
 
-    def __init__(self, table: str, scope: Scope) -> None:
+    def __init__(self, table: str, view: View) -> None:
+        scope = view.scope
         self.values: dict[str, object] = {}
-        self.sql: Sql = QUERIES["all_rows"]
+        generation = "answering" if view.generation_id is None else "of_generation"
+        self.sql: Sql = QUERIES[generation].format(table=Identifier(table))
+        if view.generation_id is not None:
+            self.values["generation_id"] = view.generation_id
         if scope.bases is not None:
             self.values["bases"] = list(scope.bases)
-            self.sql = QUERIES["in_bases"].format(table=Identifier(table))
+            bases = QUERIES["in_bases"].format(table=Identifier(table))
+            self.sql = QUERIES["filter_and"].format(left=bases, right=self.sql)
         if scope.filter is not None:
             self.sql = QUERIES["filter_and"].format(left=self.sql, right=self._filter(scope.filter))
 

@@ -8,6 +8,15 @@ true
 -- name: in_bases
 {table}.base_id = ANY (%(bases)s)
 
+-- name: answering
+-- Of the generation that answers in its base. Those that do not are few, mostly none; behind
+-- `coalesce` the planner does not guess from them how many rows remain.
+NOT coalesce({table}.generation_id = ANY (ARRAY(
+    SELECT generation_id FROM generations WHERE state <> 'active')), false)
+
+-- name: of_generation
+{table}.generation_id = %(generation_id)s
+
 -- name: filter_equal
 -- Held as it is, or as an element of a list. Containment is what the index answers.
 (c.metadata @> {value}::jsonb OR c.metadata @> {item}::jsonb)
@@ -47,9 +56,10 @@ SELECT count(*) FROM (
 -- name: other_model
 -- A base in the scope whose vectors are of another model.
 SELECT b.name, m.identity
-FROM bases b JOIN models m USING (model_id)
+FROM generations g JOIN bases b USING (base_id) JOIN models m USING (model_id)
 WHERE m.identity <> %(identity)s AND {scope}
-  AND EXISTS (SELECT FROM vectors v WHERE v.model_id = b.model_id AND v.base_id = b.base_id)
+  AND EXISTS (SELECT FROM generation_documents h
+              WHERE h.generation_id = g.generation_id AND h.chunk_count > 0)
 ORDER BY b.name
 LIMIT 1
 
@@ -109,11 +119,11 @@ WITH question AS (
 ), total AS (
     SELECT coalesce(sum(chunk_count), 0)::float8 AS n,
            greatest(coalesce(sum(term_count), 0)::float8 / greatest(sum(chunk_count), 1), 1) AS mean
-    FROM documents
+    FROM generation_documents h WHERE {documents}
 ), frequency AS MATERIALIZED (
     SELECT q.term, f.everywhere, f.here
     FROM question q CROSS JOIN LATERAL (
-        SELECT count(*) AS everywhere, count(*) FILTER (WHERE {scope}) AS here
+        SELECT count(*) FILTER (WHERE {chunks}) AS everywhere, count(*) FILTER (WHERE {scope}) AS here
         FROM chunks c WHERE c.terms @@ q.term
     ) AS f
 ), weighted AS MATERIALIZED (
