@@ -26,7 +26,8 @@
     │   ├── ProviderRejected      4xx: key, model name or request; a retry does not help
     │   └── ProviderUnavailable   429, 5xx, time-out, cut connection   (Transient)
     └── StoreError
-        ├── StoreUnavailable      cannot connect, restarted, pool empty (Transient)
+        ├── StoreUnavailable      cannot connect, restarted (Transient)
+        │   └── StoreBusy         no connection became free
         ├── StoreIncompatible     schema newer than the code, no pgvector, other version
         ├── StoreFull             no room left on the disk
         └── ServerFailed          the embedded PostgreSQL did not start
@@ -188,6 +189,10 @@ class StoreError(RagstoneError):
 
 class StoreUnavailable(StoreError, Transient):
     """The database cannot be reached at the moment."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Every connection stayed in use for as long as work may wait for one."""
 
 
 class StoreIncompatible(StoreError):

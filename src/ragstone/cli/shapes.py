@@ -34,7 +34,9 @@ def search_json(query: str, result: SearchResult, names: Mapping[str, str]) -> J
 def _highlights(query: str, hit: Hit) -> list[Json]:
     """As `start` and `end` of the hit: in the document's text."""
     start = hit.chunk.start
-    return [{"start": start + first, "end": start + last} for first, last in highlights(query, hit.chunk.text)]
+    return [
+        {"start": start + first, "end": start + last} for first, last in highlights(query, hit.chunk.text)
+    ]
 
 
 def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:

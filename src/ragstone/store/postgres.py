@@ -21,6 +21,7 @@ from ragstone.errors import BaseNotFound, InvalidStage, ModelMismatch
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store import encoding
+from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
     checked_chunks,
     checked_reach,
@@ -31,9 +32,11 @@ from ragstone.store.checks import (
     storable_ids,
 )
 from ragstone.store.encoding import Row
+from ragstone.store.frequencies import Frequencies, LargeScopes
 from ragstone.store.hnsw import VectorIndexes
+from ragstone.store.queries import QUERIES
 from ragstone.store.searching import Search, hit
-from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks, other_model
+from ragstone.store.statements import COLUMNS, Model, Sql, count_chunks, other_model
 from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k, digest
 
@@ -71,6 +74,8 @@ class PostgresStore:
         self._models: dict[str, Model] = {}
         self._exact_rows = exact_rows
         self._indexes = VectorIndexes(database, exact_rows=exact_rows)
+        self._frequencies = Frequencies(database, exact_rows=exact_rows)
+        self._large = LargeScopes()
 
     @classmethod
     async def open(cls, database: Database, *, exact_rows: int = EXACT_ROWS) -> PostgresStore:
@@ -161,13 +166,21 @@ class PostgresStore:
     async def _search(
         self, vectors: Vectors | None, text: str | None, scope: Scope, top_k: int
     ) -> tuple[list[Hit], list[Hit]]:
-        search = Search(checked_scope(scope), checked_top_k(top_k), exact_rows=self._exact_rows)
+        scope, top_k = checked_scope(scope), checked_top_k(top_k)
+        search = Search(scope, top_k, exact_rows=self._exact_rows)
         if vectors is not None:
             search.vector = query_vector(vectors)
             search.identity = vectors.model
             search.model = await self._model(vectors)
-        search.text = text
-        return await self._database.run_retrying(search.run)
+        if text is not None:
+            search.terms = list(dict.fromkeys(analyze(text)))[:MAX_TERMS]
+            search.known = await self._frequencies.current()
+        known_large = search.model is not None and self._large.holds(search.model.model_id, scope)
+        search.large = known_large
+        found = await self._database.run_retrying(search.run)
+        if search.model is not None and search.large and not known_large:
+            self._large.add(search.model.model_id, scope)
+        return found
 
     # --- reading ---------------------------------------------------------------------
 

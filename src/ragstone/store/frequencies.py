@@ -1,0 +1,87 @@
+"""What a search need not count anew: rows of common terms, and which scopes are large.
+
+A rare term is counted by each search, exactly: its rows are looked at anyhow. Counting the
+rows of a common one would cost more than all the rest, and its weight hardly depends on the
+exact number; so it comes from what PostgreSQL's ANALYZE has counted, which autovacuum
+keeps up with inserts, updates and deletes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ragstone.postgres.pool import Connection, Database
+from ragstone.store.queries import QUERIES
+from ragstone.types import Scope
+
+FRESH_S = 60.0
+"""How long a count may be used; autovacuum looks for work as often."""
+
+MAX_SCOPES = 1_000
+
+COMMON_PART = 20
+"""A term is common when more than this part of `exact_rows` hold it: 500 by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextStatistics:
+    """What is known beforehand: nothing (`chunks` is None) of a small collection.
+
+    `chunks` counts all chunks, `mean` is their terms on average, `common` the rows of each
+    common term.
+    """
+
+    chunks: float | None = None
+    mean: float | None = None
+    common: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def rows(self, term: str) -> float | None:
+        """How many rows hold the term, if it is common."""
+        return self.common.get(term)
+
+
+class Frequencies:
+    """The statistics of one database, read anew once a minute."""
+
+    def __init__(self, database: Database, *, exact_rows: int) -> None:
+        self._database = database
+        self._exact_rows = exact_rows
+        self._known = TextStatistics()
+        self._read_at = -FRESH_S
+
+    async def current(self) -> TextStatistics:
+        now = time.monotonic()
+        if now - self._read_at >= FRESH_S:
+            self._known, self._read_at = await self._database.run_retrying(self._read), now
+        return self._known
+
+    async def _read(self, connection: Connection) -> TextStatistics:
+        chunks, mean = await (await connection.execute(QUERIES["text_size"])).fetchone() or (0.0, 0.0)
+        if chunks <= self._exact_rows:
+            return TextStatistics()
+        values = {"share": self._exact_rows / COMMON_PART / chunks}
+        rows = await (await connection.execute(QUERIES["common_terms"], values)).fetchall()
+        return TextStatistics(chunks=chunks, mean=mean, common={term: share * chunks for term, share in rows})
+
+
+class LargeScopes:
+    """Scopes that had more rows than are scanned, a minute ago or less.
+
+    Only where nothing is filtered. One that has shrunk since is found all the same: a walk
+    that finds too few rows is followed by a scan.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, tuple[str, ...] | None], float] = {}
+
+    def holds(self, model_id: int, scope: Scope) -> bool:
+        seen = self._seen.get((model_id, scope.bases))
+        return scope.filter is None and seen is not None and time.monotonic() - seen < FRESH_S
+
+    def add(self, model_id: int, scope: Scope) -> None:
+        if scope.filter is None:
+            if len(self._seen) >= MAX_SCOPES:
+                self._seen.clear()
+            self._seen[model_id, scope.bases] = time.monotonic()
