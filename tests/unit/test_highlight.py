@@ -13,7 +13,11 @@ from ragstone.terms import analyze
 @pytest.mark.parametrize(
     ("question", "text", "marked"),
     [
-        ("installing software", "He installed the SOFTWARE's installs", ["installed", "SOFTWARE", "installs"]),
+        (
+            "installing software",
+            "He installed the SOFTWARE's installs",
+            ["installed", "SOFTWARE", "installs"],
+        ),
         ("the of and", "the best of the rest", []),
         ("熊猫吃什么", "大熊猫吃竹子。", ["熊猫吃"]),
         ("台灣的熊貓", "大熊猫在台湾", ["熊猫", "台湾"]),

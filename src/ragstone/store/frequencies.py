@@ -21,6 +21,8 @@ FRESH_S = 60.0
 
 MAX_SCOPES = 1_000
 
+MIN_RANKED = 100
+
 COMMON_PART = 20
 """A term is common when more than this part of `exact_rows` hold it: 500 by default."""
 
@@ -30,9 +32,10 @@ class TextStatistics:
     """What is known beforehand: nothing (`chunks` is None) of a small collection.
 
     `chunks` counts all chunks, `mean` is their terms on average, `common` the rows of each
-    common term.
+    common term. `ranked` is how many rows are worth a look at all their terms.
     """
 
+    ranked: int
     chunks: float | None = None
     mean: float | None = None
     common: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -48,7 +51,7 @@ class Frequencies:
     def __init__(self, database: Database, *, exact_rows: int) -> None:
         self._database = database
         self._exact_rows = exact_rows
-        self._known = TextStatistics()
+        self._known = TextStatistics(ranked=MIN_RANKED)
         self._read_at = -FRESH_S
 
     async def current(self) -> TextStatistics:
@@ -59,11 +62,12 @@ class Frequencies:
 
     async def _read(self, connection: Connection) -> TextStatistics:
         chunks, mean = await (await connection.execute(QUERIES["text_size"])).fetchone() or (0.0, 0.0)
+        least = self._exact_rows / COMMON_PART
         if chunks <= self._exact_rows:
-            return TextStatistics()
-        values = {"share": self._exact_rows / COMMON_PART / chunks}
-        rows = await (await connection.execute(QUERIES["common_terms"], values)).fetchall()
-        return TextStatistics(chunks=chunks, mean=mean, common={term: share * chunks for term, share in rows})
+            return TextStatistics(ranked=max(MIN_RANKED, int(least)))
+        rows = await (await connection.execute(QUERIES["common_terms"], {"share": least / chunks})).fetchall()
+        common = {term: share * chunks for term, share in rows}
+        return TextStatistics(ranked=MIN_RANKED, chunks=chunks, mean=mean, common=common)
 
 
 class LargeScopes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
+from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
 from ragstone.store.encoding import read_metadata, vector_text
 from ragstone.store.frequencies import TextStatistics
@@ -36,7 +39,7 @@ class Search:
     identity: str = ""
     model: Model | None = None
     terms: Sequence[str] = ()
-    known: TextStatistics = field(default_factory=TextStatistics)
+    known: TextStatistics | None = None
     large: bool = False
     """Whether the scope is known, before or after `run`, to be too large for a scan."""
 
@@ -64,7 +67,7 @@ class Search:
         statements: dict[str, Statement] = {}
         if self.scope.bases == ():
             return statements
-        if self.terms:
+        if self.terms and self.known is not None:
             candidates = max(CANDIDATES, 20 * self.top_k)
             statements["text"] = matching(
                 self.terms, self.known, self.scope, top_k=self.top_k, candidates=candidates
@@ -121,8 +124,21 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         end=row["end_at"],
         context=row["context"],
         page=row["page"],
-        headings=tuple(row["headings"]),
-        metadata=read_metadata(row["metadata"]),
+        headings=_headings(row["headings"]),
+        metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
+
+
+# Chunks of one document mostly have the same.
+
+
+@lru_cache(maxsize=2_000)
+def _headings(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=2_000)
+def _metadata(text: str) -> Mapping[str, MetadataValue]:
+    return read_metadata(json.loads(text))

@@ -33,9 +33,6 @@ MAX_INDEXED_DIMENSION = 4_000
 EF_SEARCH = 120
 """Recall@10 of 0.978 at 5.3 ms CPU (100,000 vectors of 384 dimensions)."""
 
-MIN_RANKED = 100
-"""Full text ranks at least as many rows by all terms, and twice as many as are asked for."""
-
 # Lax paths: `[*]` is every element of a list, and the value itself where it is none. Only values of
 # one type compare, text by code point; a time is an object, so it never meets text.
 _PATHS: Mapping[Operator, str] = {
@@ -112,7 +109,7 @@ def matching(
             "chunks": known.chunks,
             "mean": known.mean,
             "top_k": top_k,
-            "ranked": max(MIN_RANKED, top_k),
+            "ranked": max(known.ranked, top_k),
             "candidates": candidates,
             "k1": BM25_K1,
             "b": BM25_B,
