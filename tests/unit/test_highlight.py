@@ -43,10 +43,9 @@ def test_the_words_of_a_question_are_marked_as_they_are_written(
     assert [text[start:end] for start, end in highlights(question, text)] == marked
 
 
-words = st.sampled_from(
-    ["running", "RUN", "cities", "city's", "AB-1203/7", "e-mail", "C++", ".NET", "熊猫", "熊貓吃竹子", "臺"]
-    + ["台湾", "é", "e\u0301", "ﬁ", "ß", "１２", "\u200d", "\u0301", "ｶﾞ", "\u1112\u1161\u11ab", "İ", "ǆ", "½"]
-)
+LATIN = ("running", "RUN", "cities", "city's", "AB-1203/7", "e-mail", "C++", ".NET", "\u00e9", "e\u0301", "ß")
+ODD = ("ﬁ", "１２", "\u200d", "\u0301", "ｶﾞ", "\u1112\u1161\u11ab", "İ", "ǆ", "½", "熊猫", "熊貓吃竹子", "臺")
+words = st.sampled_from([*LATIN, *ODD])
 passages = st.lists(words | st.text(max_size=3), max_size=12).map("".join) | st.text(max_size=40)
 
 

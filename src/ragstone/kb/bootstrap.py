@@ -20,6 +20,7 @@ from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
+from ragstone.kb.reindex import Rebuild, ReindexEvent
 from ragstone.kb.settings import Settings
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
@@ -105,6 +106,9 @@ class App:
         if self._on_notice is not None:
             self._on_notice(Notice(key=key, values=dict(values), fraction=fraction))
 
+    def notify(self, key: str, **values: object) -> None:
+        self._notify(key, values)
+
     async def database(self) -> Database:
         return await self._once("database", self._open_database)
 
@@ -141,26 +145,25 @@ class App:
         """The pipeline that adds; `parse` stands in for the parsers of files."""
         settings = self.settings
         store, embedder = await self._together(self.store, self.embedder)
-        split = splitter(settings, embedder)
         parser = await self.parser(parsers)
         return IngestPipeline(
             parse=parse or parser,
             unpack=None if parse else parser.unpack,
             clean=[clean],
-            split=split,
+            split=splitter(settings, embedder),
             embedder=embedder,
             store=store,
-            settings="/".join(
-                (
-                    PARSER_REVISION,
-                    *(["ocr"] if ocr.installed() else []),
-                    CLEANER_REVISION,
-                    split.identity,
-                    TERMS_REVISION,
-                )
-            ),
+            # How files are read. How texts are split and indexed belongs to the generation.
+            settings="/".join((PARSER_REVISION, *(["ocr"] if ocr.installed() else []), CLEANER_REVISION)),
             parsers=parsers or settings.parse_workers,
         )
+
+    async def rebuild(self, on_event: Callable[[ReindexEvent], None] | None = None) -> Rebuild:
+        """What builds a generation with the model and the splitter of the settings."""
+        store, embedder = await self._together(self.store, self.embedder)
+        split = splitter(self.settings, embedder)
+        settings = f"{split.identity}/{TERMS_REVISION}"
+        return Rebuild(store=store, split=split, embedder=embedder, settings=settings, on_event=on_event)
 
     async def read(self, blob: Blob) -> Document:
         """What `ingest` stores of a blob: parsed, then cleaned."""

@@ -24,10 +24,13 @@ from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
+from ragstone.kb.golden import Golden
+from ragstone.kb.reindex import Check, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
 from ragstone.postgres.pool import Database
 from ragstone.retrieve.store import SearchMode
+from ragstone.store.deletion import Proof
 from ragstone.types import (
     Answer,
     Blob,
@@ -188,6 +191,14 @@ class KnowledgeBases:
         document_ids = await documents.with_members(database, [info.document_id for info in found])
         return await (await self._app.store()).delete(document_ids)
 
+    async def verify_deleted(self, document_id: str) -> Proof:
+        """Look through every table for rows of a document that was removed.
+
+        Raises:
+            NotFound: no removal of this id is on record.
+        """
+        return await (await self._app.store()).proof_of_deletion(document_id)
+
     # --- bases -------------------------------------------------------------------
 
     async def bases(self) -> list[BaseInfo]:
@@ -205,6 +216,52 @@ class KnowledgeBases:
         report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
         await bases.remove(database, base_id)
         return report
+
+    async def reindex(
+        self,
+        base: str,
+        *,
+        golden: Dataset | None = None,
+        check: Check | None = None,
+        on_event: Callable[[ReindexEvent], None] | None = None,
+    ) -> Reindexed:
+        """Split and embed the stored texts of a base anew, as the settings now say.
+
+        The base answers meanwhile as before; the new generation takes over when it is
+        complete. With `golden` both are asked its questions, and the swap is refused when
+        recall@10 gets worse by more than 0.01; `check` may refuse for any other reason.
+
+        Raises:
+            BaseNotFound, NotFound: no such base, or nothing in it.
+            StoreError: refused, or a document cannot be built; nothing has changed.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        rebuild = await self._app.rebuild(on_event)
+        if golden is not None:
+            check = Golden(rebuild.store, rebuild.embedder, golden)
+        return await rebuild.run(base_id, check=check)
+
+    async def roll_back(
+        self, base: str, *, on_event: Callable[[ReindexEvent], None] | None = None
+    ) -> Reindexed:
+        """Let the generation answer that did before the last `reindex`.
+
+        Raises:
+            NotFound: there is none.
+            ModelMismatch: documents have changed since, and the settings are not its own.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        return await (await self._app.rebuild(on_event)).roll_back(base_id)
+
+    async def collect(self, base: str) -> int:
+        """Delete all generations of a base but the one that answers; returns how many.
+
+        Afterwards nothing is left to roll back to.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        generations = (await self._app.store()).generations
+        async with generations.alone(base_id):
+            return await generations.collect(base_id, states=("building", "retired"))
 
     async def evaluate(
         self,
@@ -331,11 +388,17 @@ class KnowledgeBases:
 
     async def _base_for_writing(self, name: str) -> str:
         """The base's id, once it is sure that its vectors are of the present model."""
-        database, embedder = await self._database(), await self._app.embedder()
-        base_id = await bases.ensure(database, name)
-        stored = await bases.model_of(database, base_id)
-        if stored not in (None, embedder.identity):
-            raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=embedder.identity)
+        base_id = await bases.ensure(await self._database(), name)
+        rebuild = await self._app.rebuild()
+        embedder, generations = rebuild.embedder, rebuild.store.generations
+        found = await generations.active(base_id)
+        if found is not None and found.chunks:
+            if found.model != embedder.identity:
+                stored, current = found.model, embedder.identity
+                raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=current)
+            if found.settings not in ("", rebuild.settings):
+                self._app.notify("kb.settings_changed", base=name)
+        await generations.bind(base_id, embedder.identity, embedder.dimension, settings=rebuild.settings)
         return base_id
 
     async def _base_id(self, name: str | None) -> str | None:

@@ -9,12 +9,10 @@ keeps up with inserts, updates and deletes.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ragstone.postgres.pool import Connection, Database
-from ragstone.store.queries import QUERIES
-from ragstone.types import Scope
+from ragstone.store.bm25 import TextStatistics
+from ragstone.store.statements import QUERIES, View, text_size
 
 FRESH_S = 60.0
 """How long a count may be used; autovacuum looks for work as often."""
@@ -27,29 +25,12 @@ COMMON_PART = 20
 """A term is common when more than this part of `exact_rows` hold it: 500 by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextStatistics:
-    """What is known beforehand: nothing (`chunks` is None) of a small collection.
-
-    `chunks` counts all chunks, `mean` is their terms on average, `common` the rows of each
-    common term. `ranked` is how many rows are worth a look at all their terms.
-    """
-
-    ranked: int
-    chunks: float | None = None
-    mean: float | None = None
-    common: Mapping[str, float] = field(default_factory=dict[str, float])
-
-    def rows(self, term: str) -> float | None:
-        """How many rows hold the term, if it is common."""
-        return self.common.get(term)
-
-
 class Frequencies:
     """The statistics of one database, read anew once a minute."""
 
-    def __init__(self, database: Database, *, exact_rows: int) -> None:
+    def __init__(self, database: Database, *, exact_rows: int, generation_id: int | None = None) -> None:
         self._database = database
+        self._size = text_size(generation_id)
         self._exact_rows = exact_rows
         self._known = TextStatistics(ranked=MIN_RANKED)
         self._read_at = -FRESH_S
@@ -61,7 +42,10 @@ class Frequencies:
         return self._known
 
     async def _read(self, connection: Connection) -> TextStatistics:
-        chunks, mean = await (await connection.execute(QUERIES["text_size"])).fetchone() or (0.0, 0.0)
+        chunks, mean = await (await connection.execute(self._size.sql, self._size.values)).fetchone() or (
+            0.0,
+            0.0,
+        )
         least = self._exact_rows / COMMON_PART
         if chunks <= self._exact_rows:
             return TextStatistics(ranked=max(MIN_RANKED, int(least)))
@@ -80,12 +64,12 @@ class LargeScopes:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, tuple[str, ...] | None], float] = {}
 
-    def holds(self, model_id: int, scope: Scope) -> bool:
-        seen = self._seen.get((model_id, scope.bases))
-        return scope.filter is None and seen is not None and time.monotonic() - seen < FRESH_S
+    def holds(self, model_id: int, view: View) -> bool:
+        seen = self._seen.get((model_id, view.scope.bases))
+        return view.scope.filter is None and seen is not None and time.monotonic() - seen < FRESH_S
 
-    def add(self, model_id: int, scope: Scope) -> None:
-        if scope.filter is None:
+    def add(self, model_id: int, view: View) -> None:
+        if view.scope.filter is None:
             if len(self._seen) >= MAX_SCOPES:
                 self._seen.clear()
-            self._seen[model_id, scope.bases] = time.monotonic()
+            self._seen[model_id, view.scope.bases] = time.monotonic()

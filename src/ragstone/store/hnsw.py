@@ -10,8 +10,7 @@ from psycopg.sql import Identifier, Literal
 
 from ragstone.errors import StoreError
 from ragstone.postgres.pool import Connection, Database
-from ragstone.store.queries import QUERIES
-from ragstone.store.statements import MAX_INDEXED_DIMENSION, Model
+from ragstone.store.statements import MAX_INDEXED_DIMENSION, QUERIES, Model
 
 _LOGGER = logging.getLogger(__name__)
 

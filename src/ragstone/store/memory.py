@@ -175,7 +175,13 @@ class MemoryStore:
         chunks = sum(len(entry.chunks) for entry in gone)
         return DeletionReport(
             document_ids=tuple(sorted(found)),
-            rows={"documents": len(gone), "chunks": chunks, "vectors": chunks},
+            rows={
+                "documents": len(gone),
+                # There is one generation here.
+                "generation_documents": len(gone),
+                "chunks": chunks,
+                "vectors": chunks,
+            },
         )
 
     def _snapshot(self) -> dict[str, _Entry]:

@@ -14,11 +14,20 @@ from psycopg.rows import DictRow, dict_row
 from ragstone.errors import ModelMismatch
 from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
+from ragstone.store.bm25 import TextStatistics
 from ragstone.store.encoding import read_metadata, vector_text
-from ragstone.store.frequencies import TextStatistics
-from ragstone.store.queries import QUERIES
-from ragstone.store.statements import Model, Statement, matching, nearest, other_model, walk_settings
-from ragstone.types import Chunk, Hit, Scope, Score
+from ragstone.store.statements import (
+    QUERIES,
+    Model,
+    Statement,
+    View,
+    matching,
+    nearest,
+    other_model,
+    walk_settings,
+)
+from ragstone.trace import degrade
+from ragstone.types import Chunk, Hit, Score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +41,7 @@ CANDIDATES = 2_000
 class Search:
     """What is asked; `run` answers it in one transaction that sees one moment."""
 
-    scope: Scope
+    view: View
     top_k: int
     exact_rows: int
     vector: NDArray[np.float32] | None = None
@@ -55,9 +64,10 @@ class Search:
         # A base that was named must fit; among all bases those of other models are passed over
         # as long as there are some that fit.
         for other in rows.get("other", []):
-            if self.scope.bases is not None or not near:
+            if self.view.scope.bases is not None or not near:
                 name, stored = other["name"], other["identity"]
                 raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
+            degrade("other_model")
         return (
             _ranked(near, "distance", stage="vector", scale="cosine"),
             _ranked(rows.get("text", []), "score", stage="text", scale="text"),
@@ -65,21 +75,21 @@ class Search:
 
     def _statements(self) -> dict[str, Statement]:
         statements: dict[str, Statement] = {}
-        if self.scope.bases == ():
+        if self.view.scope.bases == ():
             return statements
         if self.terms and self.known is not None:
             candidates = max(CANDIDATES, 20 * self.top_k)
             statements["text"] = matching(
-                self.terms, self.known, self.scope, top_k=self.top_k, candidates=candidates
+                self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates
             )
         if self.vector is not None:
-            statements["other"] = other_model(self.identity, self.scope)
+            statements["other"] = other_model(self.identity, self.view)
         if self.vector is not None and self.model is not None and self.vector.any():
             # The settings come last: they are for the vector search alone.
             statements["settings"] = walk_settings(self.top_k)
             statements["nearest"] = nearest(
                 self.model,
-                self.scope,
+                self.view,
                 vector_text(self.vector),
                 top_k=self.top_k,
                 exact_rows=-1 if self.large else self.exact_rows,

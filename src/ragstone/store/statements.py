@@ -11,20 +11,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.resources import files
 from typing import TypeAlias
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
 from ragstone.filters import And, Compare, Equal, Filter, In, Not, Operator, Or, Present
 from ragstone.metadata import Scalar, holdable, storable
-from ragstone.store.bm25 import BM25_B, BM25_K1
+from ragstone.postgres.queries import Queries
+from ragstone.store.bm25 import BM25_B, BM25_K1, TextStatistics
 from ragstone.store.encoding import json_metadata, json_value, tsquery
-from ragstone.store.frequencies import TextStatistics
-from ragstone.store.queries import QUERIES
 from ragstone.types import Scope
 
 Sql: TypeAlias = SQL | Composed
 
+QUERIES = Queries.load(files("ragstone.store") / "sql")
 COLUMNS = QUERIES["hit_columns"]
 
 MAX_INDEXED_DIMENSION = 4_000
@@ -67,13 +68,21 @@ class Statement:
     values: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-def nearest(model: Model, scope: Scope, vector: str, *, top_k: int, exact_rows: int) -> Statement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a search sees: a scope, in the generations that answer or in the one that is named."""
+
+    scope: Scope
+    generation_id: int | None = None
+
+
+def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: int) -> Statement:
     """The nearest vectors of the scope, under `walk_settings`; up to `exact_rows` are scanned.
 
     Below 0, the scope is known to be large: its rows are not counted.
     """
-    filtered = scope.filter is not None
-    condition = _Condition("c" if filtered else "v", scope)
+    filtered = view.scope.filter is not None
+    condition = _Condition("c" if filtered else "v", view)
     model_id = Literal(model.model_id)
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
     sql = QUERIES["search_vector"].format(
@@ -94,11 +103,17 @@ def walk_settings(top_k: int) -> Statement:
 
 
 def matching(
-    terms: Sequence[str], known: TextStatistics, scope: Scope, *, top_k: int, candidates: int
+    terms: Sequence[str], known: TextStatistics, view: View, *, top_k: int, candidates: int
 ) -> Statement:
     """Full text: `terms` are distinct."""
-    condition = _Condition("c", scope)
-    sql = QUERIES["search_text"].format(columns=COLUMNS, scope=condition.sql)
+    condition = _Condition("c", view)
+    everywhere = View(scope=Scope(), generation_id=view.generation_id)
+    sql = QUERIES["search_text"].format(
+        columns=COLUMNS,
+        scope=condition.sql,
+        documents=_Condition("h", everywhere).sql,
+        chunks=_Condition("c", everywhere).sql,
+    )
     return Statement(
         sql,
         {
@@ -123,27 +138,40 @@ def _fills(common: Sequence[str]) -> list[str]:
     return [*(" & ".join(each[:count]) for count in (len(each), 2) if count > 1 and len(each) > 1), *each]
 
 
-def other_model(identity: str, scope: Scope) -> Statement:
-    condition = _Condition("b", Scope(bases=scope.bases))
+def other_model(identity: str, view: View) -> Statement:
+    """A base in the view whose vectors are of another model."""
+    bases = View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
+    condition = _Condition("g", bases)
     return Statement(
         QUERIES["other_model"].format(scope=condition.sql), {**condition.values, "identity": identity}
     )
 
 
-def count_chunks(scope: Scope) -> Statement:
-    condition = _Condition("c", scope)
+def count_chunks(view: View) -> Statement:
+    condition = _Condition("c", view)
     return Statement(QUERIES["count_chunks"].format(scope=condition.sql), condition.values)
 
 
-class _Condition:
-    """What a scope asks of a row, as SQL: bases on `table`, the filter on chunks `c`."""
+def text_size(generation_id: int | None) -> Statement:
+    """How many chunks there are, and how many terms they have on average."""
+    condition = _Condition("h", View(scope=Scope(), generation_id=generation_id))
+    return Statement(QUERIES["text_size"].format(documents=condition.sql), condition.values)
 
-    def __init__(self, table: str, scope: Scope) -> None:
+
+class _Condition:
+    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`."""
+
+    def __init__(self, table: str, view: View) -> None:
+        scope = view.scope
         self.values: dict[str, object] = {}
-        self.sql: Sql = QUERIES["all_rows"]
+        generation = "answering" if view.generation_id is None else "of_generation"
+        self.sql: Sql = QUERIES[generation].format(table=Identifier(table))
+        if view.generation_id is not None:
+            self.values["generation_id"] = view.generation_id
         if scope.bases is not None:
             self.values["bases"] = list(scope.bases)
-            self.sql = QUERIES["in_bases"].format(table=Identifier(table))
+            bases = QUERIES["in_bases"].format(table=Identifier(table))
+            self.sql = QUERIES["filter_and"].format(left=bases, right=self.sql)
         if scope.filter is not None:
             self.sql = QUERIES["filter_and"].format(left=self.sql, right=self._filter(scope.filter))
 

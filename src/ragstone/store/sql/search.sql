@@ -8,6 +8,15 @@ true
 -- name: in_bases
 {table}.base_id = ANY (%(bases)s)
 
+-- name: answering
+-- Of the generation that answers in its base. Those that do not are few, mostly none; behind
+-- `coalesce` the planner does not guess from them how many rows remain.
+NOT coalesce({table}.generation_id = ANY (ARRAY(
+    SELECT generation_id FROM generations WHERE state <> 'active')), false)
+
+-- name: of_generation
+{table}.generation_id = %(generation_id)s
+
 -- name: filter_equal
 -- Held as it is, or as an element of a list. Containment is what the index answers.
 (c.metadata @> {value}::jsonb OR c.metadata @> {item}::jsonb)
@@ -39,11 +48,12 @@ JOIN chunks c USING (chunk_id)
 
 -- name: other_model
 -- A base in the scope whose vectors are of another model. The inner query stays one, for each such
--- base: as a join it would read all vectors.
+-- base: as a join it would read all documents.
 SELECT b.name, m.identity
-FROM bases b JOIN models m USING (model_id)
+FROM generations g JOIN bases b USING (base_id) JOIN models m USING (model_id)
 WHERE m.identity <> %(identity)s AND {scope}
-  AND (SELECT true FROM vectors v WHERE v.model_id = b.model_id AND v.base_id = b.base_id LIMIT 1)
+  AND (SELECT true FROM generation_documents h
+       WHERE h.generation_id = g.generation_id AND h.chunk_count > 0 LIMIT 1)
 ORDER BY b.name
 LIMIT 1
 
@@ -103,7 +113,7 @@ LIMIT %(top_k)s
 -- name: text_size
 SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks,
        greatest(coalesce(sum(term_count), 0)::float8 / greatest(coalesce(sum(chunk_count), 0), 1), 1) AS mean
-FROM documents
+FROM generation_documents h WHERE {documents}
 
 -- name: common_terms
 -- What ANALYZE has counted: the share of rows that hold a term, for the commonest few thousand.
@@ -127,14 +137,14 @@ WITH question AS MATERIALIZED (
     FROM unnest(%(terms)s::text[], %(rows)s::float8[]) WITH ORDINALITY AS asked (term, rows, place)
 ), counted AS MATERIALIZED (
     SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks, coalesce(sum(term_count), 0)::float8 AS terms
-    FROM documents
+    FROM generation_documents h WHERE {documents}
 ), total AS MATERIALIZED (
     SELECT coalesce(%(chunks)s::float8, (SELECT chunks FROM counted)) AS n,
            coalesce(%(mean)s::float8, (SELECT greatest(terms / greatest(chunks, 1), 1) FROM counted)) AS mean
 ), held AS MATERIALIZED (
     SELECT q.place, f.chunk_id, f.inside
     FROM question q CROSS JOIN LATERAL (
-        SELECT c.chunk_id, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term OFFSET 0
+        SELECT c.chunk_id, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term AND {chunks} OFFSET 0
     ) AS f
     WHERE q.rows IS NULL
 ), weighted AS MATERIALIZED (

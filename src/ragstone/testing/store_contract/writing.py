@@ -218,7 +218,12 @@ class WritingContract:
         kept = await put(store, "u:2", "alpha")
         report = await store.delete([gone.document_id, "unknown", gone.document_id, "\x00"])
         assert report.document_ids == (gone.document_id,)
-        assert dict(report.rows) == {"documents": 1, "chunks": 2, "vectors": 2}
+        assert dict(report.rows) == {
+            "documents": 1,
+            "generation_documents": 1,
+            "chunks": 2,
+            "vectors": 2,
+        }
         assert await store.document(gone.document_id) is None
         assert await store.revisions("one") == {"u:2": kept.revision}
         assert texts(await store.search_text("alpha", scope=EVERYTHING, top_k=5)) == ["alpha"]
