@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from ragstone.ingest import IngestEvent
     from ragstone.kb.evaluation import EvaluationEvent
     from ragstone.kb.facade import Found
+    from ragstone.kb.reindex import ReindexEvent
 
 
 class _Notice(Protocol):
@@ -95,14 +95,17 @@ class AddProgress:
         self._name = ""
         self._started = time.perf_counter()
 
-    def __call__(self, event: Found | IngestEvent) -> None:
+    def __call__(self, event: Found | ReindexEvent) -> None:
         from ragstone.ingest import ChunksEmbedded, FileResult
+        from ragstone.kb.reindex import ToBuild
 
         if isinstance(event, FileResult):
             self._files += 1
             self._name = event.name
         elif isinstance(event, ChunksEmbedded):
             self._chunks += event.chunks
+        elif isinstance(event, ToBuild):
+            self._found = self._files + event.documents
         else:
             self._found = event.files
             self._started = time.perf_counter()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.evaluation import Evaluation
     from ragstone.kb.facade import Found
+    from ragstone.kb.reindex import Reindexed
+    from ragstone.store.deletion import Proof
 
 Json = dict[str, object]
 
@@ -145,6 +147,36 @@ def base_json(info: BaseInfo) -> Json:
         "documents": info.documents,
         "chunks": info.chunks,
         "created_at": info.created_at,
+        "generation_id": info.generation_id,
+    }
+
+
+def proof_json(proof: Proof) -> Json:
+    return {
+        "document_id": proof.document_id,
+        "deleted_at": proof.deleted_at,
+        "deleted": proof.deleted,
+        "left": proof.left,
+        "complete": proof.complete,
+    }
+
+
+def reindexed_json(base: str, result: Reindexed) -> Json:
+    return {
+        "base": base,
+        "swapped": result.swapped,
+        "generation_id": result.generation.generation_id,
+        "model": result.generation.model,
+        "settings": result.generation.settings,
+        "documents": result.generation.documents,
+        "chunks": result.generation.chunks,
+        "embedded": result.embedded,
+        "reused": result.reused,
+        "before": {
+            "generation_id": result.before.generation_id,
+            "model": result.before.model,
+            "settings": result.before.settings,
+        },
     }
 
 
@@ -226,5 +258,7 @@ def degraded_text(code: str) -> str:
             return say("cli.degraded_chat_failed")
         case "embedder_failed":
             return say("cli.degraded_embedder_failed")
+        case "other_model":
+            return say("cli.degraded_other_model")
         case _:
             return say("cli.degraded_other", code=code)

@@ -78,6 +78,7 @@ class Rebuild:
         async with generations.alone(base_id):
             before = await self._answering(base_id)
             if before.made_with(self.embedder.identity, self.settings):
+                await generations.collect(base_id)
                 return Reindexed(generation=before, before=before)
             target = await generations.begin(
                 base_id, self.embedder.identity, self.embedder.dimension, settings=self.settings

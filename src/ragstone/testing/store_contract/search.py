@@ -94,7 +94,10 @@ class SearchContract:
         assert await store.count(EVERYTHING) == 0
 
     async def test_no_bases_means_all_and_an_empty_list_means_none(self, store: Store) -> None:
-        """A53: several bases at once, one, every one; by decision 3 an empty list is nothing."""
+        """A53, A32: several bases at once, one, every one; by decision 3 an empty list is nothing.
+
+        Every chunk says its base; one of no base that was asked for is never found.
+        """
         for base_id in ("one", "two", "three"):
             await put(store, "u:1", f"alpha {base_id}", base_id=base_id)
         expected = {
@@ -110,6 +113,7 @@ class SearchContract:
             scope = Scope(bases=bases)
             nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=9)
             found = (len(nearest), len(matching), await store.count(scope))
+            assert all(bases is None or hit.base_id in bases for hit in (*nearest, *matching))
             assert found == (count, count, count), bases
 
     async def test_the_filter_works_inside_the_search(self, store: Store) -> None:
