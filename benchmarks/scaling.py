@@ -335,8 +335,8 @@ def report(points: Sequence[Point], command: str) -> list[str]:
         f"    {command}",
         "",
         f"{os.cpu_count()} cores, Python {platform.python_version()}, embedded PostgreSQL with its 128 MB of "
-        f"shared memory, vectors of {DIMENSION} dimensions in {TOPICS} clusters, passages of some 190 English "
-        "words or 320 Chinese characters, one connection. CPU is this process and its server process; wall "
+        f"shared memory, vectors of {DIMENSION} dimensions in {TOPICS} clusters, passages of some 190 "
+        "English words or 320 Chinese characters, one connection. CPU is this process and its server process; wall "
         "times depend on what else runs.",
         "",
         "| chunks | ingest CPU ms a chunk | chunks/s | index build s | disk KB a chunk | memory MB |",
@@ -361,9 +361,9 @@ def report(points: Sequence[Point], command: str) -> list[str]:
     return [
         *lines,
         "",
-        f"A hybrid search ({CANDIDATES} hits a side, whole passages) takes {ratio:.1f} times the CPU of the bare "
-        f"pgvector query for {TOP_K} ids at {points[-1].chunks:,} chunks. Recall of vectors is against numpy, of "
-        "text and hybrid against the same search with nothing left out, on 20 questions.",
+        f"A hybrid search ({CANDIDATES} hits a side, whole passages) takes {ratio:.1f} times the CPU of the "
+        f"bare pgvector query for {TOP_K} ids at {points[-1].chunks:,} chunks. Recall of vectors is against "
+        "numpy, of text and hybrid against the same search with nothing left out, on 20 questions.",
     ]
 
 
@@ -379,7 +379,8 @@ def picture(points: Sequence[Point]) -> str:
         return float(x), float(270 - 230 * (np.log10(cpu_ms) - low) / max(high - low, 1))
 
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 320" font-family="sans-serif" font-size="13">',
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 320" font-family="sans-serif"',
+        ' font-size="13">',
         '<rect width="640" height="320" fill="white"/>',
         '<text x="70" y="22">CPU milliseconds a search, by chunks</text>',
     ]
@@ -402,7 +403,7 @@ def picture(points: Sequence[Point]) -> str:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=None)
-    parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--questions", type=int, default=80)
     options = parser.parse_args()
     sizes = sorted(options.sizes or SIZES)
     corpus, points, filled = Corpus(sizes[-1]), list[Point](), 0
