@@ -1,13 +1,14 @@
 """How search and ingest grow with the number of chunks: 1,000, 10,000, 100,000.
 
-    python benchmarks/scaling.py [--sizes N...] [--questions N]
+    python benchmarks/scaling.py [--sizes N...] [--questions N] [--home FOLDER]
 
 The real PostgreSQL store, filled document by document with made-up Chinese and English text:
 words by Zipf's law, topics with words of their own. Vectors of 384 dimensions lie in clusters
 as those of real models do, so that nothing is embedded. Milliseconds are CPU of this process
 and of its server process together, by the operating system's count, for whole searches from
 the question's text and vector to the hits; recall@10 is against an exact scan in numpy.
-Writes benchmarks/results/scaling.md and .svg unless `--sizes` is given.
+Writes benchmarks/results/scaling.md and .svg unless some sizes only were measured. With a
+folder the database stays there, and what it holds already is not stored again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
 from ragstone.store.postgres import PostgresStore
 from ragstone.terms import STOP_WORDS
-from ragstone.types import Chunk, Document, Hit, Scope, Vectors
+from ragstone.types import DEFAULT_BASE, Chunk, Document, Hit, Scope, Vectors
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (1_000, 10_000, 100_000)
@@ -92,29 +93,28 @@ class Corpus:
             return ". ".join(" ".join(sentence) for sentence in sentences) + "."
         return "".join("".join(sentence) + "。" for sentence in sentences)
 
-    def documents(self, first: int, last: int) -> Iterator[tuple[Document, list[Chunk], Vectors]]:
-        for start in range(first, last, PER_DOCUMENT):
-            numbers = range(start, min(start + PER_DOCUMENT, last))
-            texts = [self.text(n) for n in numbers]
-            document = Document(text="\n".join(texts), uri=f"made:{start:08d}", title=f"Document {start}")
-            chunks: list[Chunk] = []
-            at = 0
-            for index, (n, text) in enumerate(zip(numbers, texts, strict=True)):
-                chunks.append(
-                    Chunk(
-                        text=text,
-                        document_id=document.document_id,
-                        index=index,
-                        start=at,
-                        end=at + len(text),
-                        chunk_id=f"{n:08d}",
-                        context=document.title,
-                        metadata={"percent": n * 7_919 % 100, "tenth": n * 7_919 % 10, "number": n},
-                    )
+    def document(self, start: int, last: int) -> tuple[Document, list[Chunk], Vectors]:
+        """Chunks `start` to `start + PER_DOCUMENT`, or to `last`."""
+        numbers = range(start, min(start + PER_DOCUMENT, last))
+        texts = [self.text(n) for n in numbers]
+        document = Document(text="\n".join(texts), uri=uri(start), title=f"Document {start}")
+        chunks: list[Chunk] = []
+        at = 0
+        for index, (n, text) in enumerate(zip(numbers, texts, strict=True)):
+            chunks.append(
+                Chunk(
+                    text=text,
+                    document_id=document.document_id,
+                    index=index,
+                    start=at,
+                    end=at + len(text),
+                    chunk_id=f"{n:08d}",
+                    context=document.title,
+                    metadata={"percent": n * 7_919 % 100, "tenth": n * 7_919 % 10, "number": n},
                 )
-                at += len(text) + 1
-            values = self.vectors[start : start + len(texts)]
-            yield document, chunks, Vectors(model=MODEL, values=values)
+            )
+            at += len(text) + 1
+        return document, chunks, Vectors(model=MODEL, values=self.vectors[start : start + len(texts)])
 
     def questions(self, count: int, size: int) -> list[tuple[str, Vectors]]:
         """Ten words of one chunk (fourteen characters of a Chinese one), and a vector near it."""
@@ -133,6 +133,10 @@ class Corpus:
             vector = _unit((self.vectors[n] + 0.35 * noise)[None])
             asked.append((question, Vectors(model=MODEL, values=vector.astype(np.float32))))
         return asked
+
+
+def uri(start: int) -> str:
+    return f"made:{start:08d}"
 
 
 def _unit(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,8 +180,8 @@ class Point:
     """What was measured with so many chunks."""
 
     chunks: int
-    ingest_ms: float = 0.0
-    ingest_per_s: float = 0.0
+    ingest_ms: float = float("nan")
+    ingest_per_s: float = float("nan")
     reindex_s: float | None = None
     disk_kb: float = 0.0
     memory_mb: float = 0.0
@@ -196,15 +200,21 @@ class Bench:
         times = self.server.cpu_times()
         return times.user + times.system + time.process_time()
 
-    async def fill(self, corpus: Corpus, first: int, point: Point) -> None:
+    async def fill(self, corpus: Corpus, point: Point) -> None:
         cpu = wall = 0.0
-        for document, chunks, vectors in corpus.documents(first, point.chunks):
+        count = 0
+        stored = await self.store.revisions(DEFAULT_BASE)
+        for start in range(0, point.chunks, PER_DOCUMENT):
+            if uri(start) in stored:
+                continue
+            document, chunks, vectors = corpus.document(start, point.chunks)
             used, started = self.cpu(), time.perf_counter()
             await self.store.replace(document, chunks, vectors)
             cpu += self.cpu() - used
             wall += time.perf_counter() - started
-        point.ingest_ms = cpu * 1_000 / (point.chunks - first)
-        point.ingest_per_s = (point.chunks - first) / wall
+            count += len(chunks)
+        if count:
+            point.ingest_ms, point.ingest_per_s = cpu * 1_000 / count, count / wall
         # What autovacuum does within a minute.
         async with self.database.connection() as connection:
             await connection.set_autocommit(True)
@@ -404,12 +414,13 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=None)
     parser.add_argument("--questions", type=int, default=80)
+    parser.add_argument("--home", type=Path, help="keep the database here")
     options = parser.parse_args()
     sizes = sorted(options.sizes or SIZES)
-    corpus, points, filled = Corpus(sizes[-1]), list[Point](), 0
-    with tempfile.TemporaryDirectory(prefix="ragstone-scaling-") as home:
+    corpus, points = Corpus(sizes[-1]), list[Point]()
+    with tempfile.TemporaryDirectory(prefix="ragstone-scaling-") as made:
         async with (
-            await EmbeddedServer.start(Path(home)) as server,
+            await EmbeddedServer.start(options.home or Path(made)) as server,
             await Database.open(server.ensure_running, max_size=1) as database,
         ):
             store = await PostgresStore.open(database)
@@ -417,14 +428,13 @@ async def main() -> None:
                 bench = Bench(database, store, psutil.Process(connection.info.backend_pid))
             for size in sizes:
                 point = Point(size)
-                await bench.fill(corpus, filled, point)
+                await bench.fill(corpus, point)
                 await bench.sizes(point)
                 # What was known of a smaller collection is a minute old.
                 bench.store = PostgresStore(database)
                 await measure(bench, corpus, point, options.questions)
                 point.reindex_s = await bench.reindex()
                 points.append(point)
-                filled = size
                 print("\n".join(report(points, "")[6:]), flush=True)
     if options.sizes is None:
         lines = report(points, "python benchmarks/scaling.py")
