@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ragstone.language import language_of
 from ragstone.messages import Language, render
-from ragstone.prompts import Template, parts, prompt_text
+from ragstone.prompts import Template, Wording, parts, worded
 from ragstone.types import Hit, Message, Prompt, Query
 
 _TITLE_LENGTH = 200
@@ -23,10 +23,12 @@ class CitedContext:
 
     All that comes from a document (title, context, text) stands inside a fence drawn anew
     for each prompt and checked against every passage (row W28). Without hits the prompt
-    asks for a polite refusal, or with `allow_empty` is the question alone (row A69).
+    asks for a polite refusal, or with `allow_empty` is the question alone (row A69): a
+    pipeline asks the model then, where it otherwise refuses by itself.
 
-    `template` replaces the wording: parts `# system` and `# user`; `{passages}` and
-    `{question}` are required in the latter, `{fence}` may name the fence.
+    `template` replaces the wording, in both languages or in one: parts `# system` and
+    `# user`; `{passages}` and `{question}` are required in the latter, `{fence}` may name
+    the fence. `empty` replaces what is asked without hits; it names `{question}`.
 
     Raises:
         InvalidStage: a template without a required placeholder.
@@ -35,15 +37,19 @@ class CitedContext:
     def __init__(
         self,
         *,
-        template: str | None = None,
+        template: Wording | None = None,
+        empty: Wording | None = None,
         allow_empty: bool = False,
         fence: Callable[[], str] = new_fence,
     ) -> None:
-        self._allow_empty = allow_empty
+        self.allow_empty = allow_empty
         self._fence = fence
         self._templates = {
-            language: _templates(template or prompt_text("answer", language), language)
-            for language in ("en", "zh")
+            language: _templates(text, language) for language, text in worded("answer", template).items()
+        }
+        self._empty = {
+            language: Template(text, required=("question",), name=f"empty.{language}")
+            for language, text in worded("empty", empty).items()
         }
 
     async def __call__(self, query: Query, hits: Sequence[Hit]) -> Prompt:
@@ -59,7 +65,7 @@ class CitedContext:
             asked = user.render(passages=passages, question=query.text, fence=fence)
         else:
             opening = []
-            asked = query.text if self._allow_empty else _empty(query.text, language)
+            asked = query.text if self.allow_empty else self._empty[language].render(question=query.text)
         history = [message for message in query.history if message.role != "system"]
         messages = (*opening, *history, Message(role="user", content=asked))
         return Prompt(query=query, messages=messages, passages=tuple(hits))
@@ -81,10 +87,6 @@ def _templates(text: str, language: Language) -> tuple[str, Template]:
         name=f"answer.{language}",
     )
     return found.get("system", ""), user
-
-
-def _empty(question: str, language: Language) -> str:
-    return Template(prompt_text("empty", language), required=("question",)).render(question=question)
 
 
 def _passage(hit: Hit, language: Language) -> str:

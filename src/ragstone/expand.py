@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ragstone.errors import InvalidStage
 from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
 from ragstone.readback import normalised, read_lines
 from ragstone.trace import note
@@ -36,7 +37,7 @@ class MultiQuery:
         n: int = 3,
         *,
         include_original: bool = True,
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         self._n = _checked(n)
@@ -58,7 +59,7 @@ class Decompose:
     """
 
     def __init__(
-        self, chat: ChatModel, n: int = 4, *, template: str | None = None, seconds: float = ASK_SECONDS
+        self, chat: ChatModel, n: int = 4, *, template: Wording | None = None, seconds: float = ASK_SECONDS
     ) -> None:
         self._n = _checked(n)
         self._model = Instruction(

@@ -119,7 +119,8 @@ def hybrid(rankings: Sequence[Sequence[Hit]], *, text_weight: float = TEXT_WEIGH
     for rank, hit in enumerate(matching, start=1):
         if hit.chunk.chunk_id not in candidates:
             _add(candidates, hit, rank, last)
-        _add(candidates, hit, rank, text_weight * hit.score**2 if math.isfinite(hit.score) else 0.0)
+        share = min(max(hit.score, 0.0), 1.0) if math.isfinite(hit.score) else 0.0
+        _add(candidates, hit, rank, text_weight * share**2)
     return _fused(candidates, "hybrid", 1.0 + text_weight)
 
 

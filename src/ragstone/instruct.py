@@ -14,7 +14,7 @@ from ragstone.errors import ModelError, ProviderError, ProviderUnavailable
 from ragstone.generate.visible import without_thinking
 from ragstone.language import language_of
 from ragstone.messages import Language
-from ragstone.prompts import Template, parts, prompt_text
+from ragstone.prompts import Template, Wording, parts, worded
 from ragstone.protocols import ChatModel
 from ragstone.trace import degrade, note, spend
 from ragstone.types import Message
@@ -22,14 +22,16 @@ from ragstone.types import Message
 ASK_SECONDS = 20.0
 """The longest wait for a model before the answer itself is begun."""
 
-_LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+FAILURES = (ProviderError, ModelError, OSError)
+"""What a model may fail with; OSError, which holds time-outs, is what other people's adapters raise."""
 
 
 class Instruction:
     """The prompt `name` with its placeholders, to be asked of `chat`.
 
-    `template` replaces the wording in both languages; it may have the parts `# system`
-    and `# user`.
+    `template` replaces the wording, in both languages or in one; it may have the parts
+    `# system` and `# user`.
 
     Raises:
         InvalidStage: the template lacks a placeholder, or names one that nothing fills (row A10).
@@ -41,7 +43,7 @@ class Instruction:
         name: str,
         *,
         placeholders: Collection[str],
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         self._chat = chat
@@ -49,8 +51,8 @@ class Instruction:
         self._seconds = seconds
         self._system: dict[Language, str] = {}
         self._user: dict[Language, Template] = {}
-        for language in _LANGUAGES:
-            found = parts(template or prompt_text(name, language))
+        for language, text in worded(name, template).items():
+            found = parts(text)
             self._system[language] = found.get("system", "")
             self._user[language] = Template(
                 found.get("user", ""), required=placeholders, name=f"{name}.{language}"
@@ -68,7 +70,7 @@ class Instruction:
         """
         try:
             output = await self.demand(question, **values)
-        except (ProviderError, ModelError) as error:
+        except FAILURES as error:
             note(**{self.failed: type(error).__name__})
             degrade(self.failed)
             return ""
@@ -77,7 +79,7 @@ class Instruction:
         return output
 
     async def demand(self, question: str, **values: str) -> str:
-        """As `ask`, but failures come through: ProviderError, ModelError."""
+        """As `ask`, but failures come through (`FAILURES`)."""
         language = language_of(question)
         system = self._system[language]
         opening = (Message(role="system", content=system),) if system else ()

@@ -20,7 +20,7 @@ from ragstone.errors import InvalidStage, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
 from ragstone.language import language_of
-from ragstone.prompts import refusal
+from ragstone.prompts import Wording, refusal
 from ragstone.protocols import (
     Augmenter,
     Expander,
@@ -73,6 +73,10 @@ class QueryPipeline:
     `retriever_failed`. The rankings of each question go through `fuse`, then those of the
     questions through `fuse_queries`. `select` stages run in order on the fused hits.
 
+    Nothing found is a refusal, without asking `generate`; an augmenter with an attribute
+    `allow_empty` that is true makes a prompt all the same. `refusal` replaces the words of a
+    refusal.
+
     When `generate` fails before its first word and there is a `fallback`, the fallback
     answers and the answer is marked `chat_failed`. A generator that quotes has an
     attribute `mode = "extractive"`; any other is a model.
@@ -89,6 +93,7 @@ class QueryPipeline:
     rerank: Selector | None = None
     select: Sequence[Selector] = ()
     fallback: Generator | None = None
+    refusal: Wording | None = None
     concurrency: int = CONCURRENCY
     retriever_seconds: float = RETRIEVER_SECONDS
 
@@ -221,8 +226,8 @@ class QueryPipeline:
         return reciprocal_rank([reworded, per_query[-1]], weights=(1.0, FOLLOW_UP_WEIGHT))
 
     async def _prompt(self, query: Query, run: _Run) -> Prompt | None:
-        """What the generator is asked; None when nothing was found, for then nothing is."""
-        if not run.hits:
+        """What the generator is asked; None when nothing was found and the augmenter does not allow that."""
+        if not run.hits and not getattr(self.augment, "allow_empty", False):
             return None
         with run.trace.stage("augment") as detail:
             prompt = await self.augment(query, run.hits)
@@ -262,7 +267,7 @@ class QueryPipeline:
             cited = cite(run.text, run.hits, removed=run.removed) if run.answered else None
             detail["citations"] = len(cited.citations) if cited else 0
         return Answer(
-            text=cited.text if cited else refusal(language_of(query.text)),
+            text=cited.text if cited else refusal(language_of(query.text), self.refusal),
             mode=run.mode,
             answered=run.answered,
             citations=cited.citations if cited else (),

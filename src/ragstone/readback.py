@@ -38,6 +38,11 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": 
 _TRIES = 50
 """Brackets that may begin the JSON: more would make a hostile output cost seconds."""
 _INTRODUCES = (":", "：")
+_CHATTER = re.compile(
+    r"(?:sure|of course|certainly|absolutely|okay|ok|here (?:are|is))\b.*[.!:]"
+    r"|(?:好的|当然|可以|以下是|下面是|如下).*[。！：:]",
+    re.IGNORECASE,
+)
 
 
 def read_json(output: str) -> object | None:
@@ -48,7 +53,7 @@ def read_json(output: str) -> object | None:
 
 def read_line(output: str, *, limit: int = MAX_LINE) -> str:
     """The one text a model was asked for, on one line; empty when there is none of a fit length."""
-    listed = _listed(_leading(output)) or _lines(output)
+    listed = _listed(_leading(output)) or _asked_for(output)
     line = _bare(_ITEM.sub("", listed[0])) if listed else ""
     return line if len(line) <= limit else ""
 
@@ -68,7 +73,7 @@ def read_lines(output: str, n: int) -> list[str]:
     """
     listed = _listed(_leading(output)) or _listed(read_json(output), only_lists=True)
     if listed is None:
-        lines = _lines(output)
+        lines = _asked_for(output)
         items = [line for line in lines if _ITEM.match(line)]
         listed = [_ITEM.sub("", line) for line in items] if items else lines
     texts = unique([bare for text in listed if (bare := _bare(text)) and len(bare) <= MAX_LINE])
@@ -96,6 +101,12 @@ def _lines(output: str) -> list[str]:
     while len(lines) > 1 and lines[0].rstrip("*").endswith(_INTRODUCES):
         lines = lines[1:]
     return lines
+
+
+def _asked_for(output: str) -> list[str]:
+    """The lines without one in front that only says that something comes."""
+    lines = _lines(output)
+    return lines[1:] if len(lines) > 1 and _CHATTER.fullmatch(lines[0]) else lines
 
 
 def _bare(text: str) -> str:

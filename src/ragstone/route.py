@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
-from ragstone.errors import InvalidStage, ModelError, ProviderError
-from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.errors import InvalidStage, ProviderError
+from ragstone.instruct import ASK_SECONDS, FAILURES, Instruction
+from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel, Retriever
 from ragstone.readback import normalised, read_json
 from ragstone.trace import degrade, note
@@ -56,7 +57,7 @@ class LanguageModelRouter:
         routes: Mapping[str, Route],
         *,
         fallback: RouteFallback = "none",
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         if not routes:
@@ -76,7 +77,7 @@ class LanguageModelRouter:
         sources = "\n".join(f"- {name}: {route.description}" for name, route in self._routes.items())
         try:
             output = await self._model.demand(query.text, sources=sources, query=query.text)
-        except (ProviderError, ModelError) as error:
+        except FAILURES as error:
             if self._fallback == "fail":
                 raise
             return self._otherwise(type(error).__name__)

@@ -15,6 +15,7 @@ from ragstone.embed.estimate import EstimatedTokenizer
 from ragstone.errors import InvalidStage
 from ragstone.generate.visible import without_thinking
 from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
 from ragstone.readback import normalised, read_line, read_text
 from ragstone.trace import note
@@ -39,7 +40,7 @@ class Rewrite:
         chat: ChatModel,
         *,
         target: str = DEFAULT_TARGET,
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         if not target.strip():
@@ -66,7 +67,7 @@ class Compress:
         chat: ChatModel,
         *,
         history_tokens: int = HISTORY_TOKENS,
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         if history_tokens < 1:
@@ -98,7 +99,7 @@ class Translate:
         chat: ChatModel,
         language: str,
         *,
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
     ) -> None:
         if not language.strip():
@@ -116,7 +117,9 @@ class Translate:
 class StepBack:
     """Asks the more general question behind a narrow one (Zheng et al. 2023, row A40)."""
 
-    def __init__(self, chat: ChatModel, *, template: str | None = None, seconds: float = ASK_SECONDS) -> None:
+    def __init__(
+        self, chat: ChatModel, *, template: Wording | None = None, seconds: float = ASK_SECONDS
+    ) -> None:
         self._model = Instruction(
             chat, "step_back", placeholders=("query",), template=template, seconds=seconds
         )
@@ -132,7 +135,9 @@ class HyDE:
     The passage is invented: it is searched with and never shown.
     """
 
-    def __init__(self, chat: ChatModel, *, template: str | None = None, seconds: float = ASK_SECONDS) -> None:
+    def __init__(
+        self, chat: ChatModel, *, template: Wording | None = None, seconds: float = ASK_SECONDS
+    ) -> None:
         self._model = Instruction(chat, "hyde", placeholders=("query",), template=template, seconds=seconds)
 
     async def __call__(self, query: Query) -> Query:

@@ -248,7 +248,8 @@ class Query:
     is free for the caller's own stages; `scope` narrows what may be searched.
 
     Raises:
-        InvalidQuery: blank or over 8,000 characters, or a history with an empty item.
+        InvalidQuery: blank or over 8,000 characters, a field that is None, or a history with an
+            item that is no message.
     """
 
     text: str
@@ -258,6 +259,9 @@ class Query:
     scope: Scope = field(default_factory=Scope)
 
     def __post_init__(self) -> None:
+        for name in ("text", "history", "context", "scope"):
+            if getattr(self, name) is None:
+                raise InvalidQuery("core.query_missing", name=name)
         if not self.text.strip():
             raise InvalidQuery("core.query_blank")
         if len(self.text) > MAX_QUERY_LENGTH:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from ragstone.expand import MultiQuery
 from ragstone.readback import read_json, read_lines
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Query
+from shared_data import SHARED
 
 pytestmark = pytest.mark.anyio
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
+CASES = SHARED / "cases"
 
 
 def rows(name: str) -> list[dict[str, Any]]:

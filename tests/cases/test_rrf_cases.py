@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ragstone.fuse import concatenate, reciprocal_rank
 from ragstone.types import Chunk, Hit, Score
+from shared_data import SHARED
 
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
+CASES = SHARED / "cases"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="no shared cases beside the checkout")
 
 
@@ -49,6 +49,7 @@ def test_reciprocal_rank_orders_and_scores_as_the_case_says(row: dict[str, Any])
 
 @pytest.mark.parametrize("row", rows("join_dedupe.jsonl"))
 def test_concatenation_joins_as_the_case_says(row: dict[str, Any]) -> None:
+    """Rows A59 and A60; of duplicates ours keeps the best (W03)."""
     if "per_query" not in row:
         with pytest.raises(TypeError):
             concatenate(row["input"])

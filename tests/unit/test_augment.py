@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ragstone.augment import CitedContext, new_fence
 from ragstone.errors import InvalidStage
@@ -75,7 +78,7 @@ async def test_fences_differ_from_prompt_to_prompt():
     assert first != second
 
 
-async def test_no_passages_ask_for_a_refusal():
+async def test_a69_w21_no_passages_ask_for_a_refusal_with_the_question_in_its_language():
     prompt = await CitedContext()(Query("试用期有多长？"), [])
     assert prompt.passages == ()
     assert [message.role for message in prompt.messages] == ["user"]
@@ -86,6 +89,35 @@ async def test_no_passages_ask_for_a_refusal():
 async def test_a69_an_allowed_empty_context_is_the_question_alone():
     prompt = await CitedContext(allow_empty=True)(Query("How {long}?"), [])
     assert prompt.messages == (Message(role="user", content="How {long}?"),)
+
+
+async def test_w21_the_prompt_keeps_the_whole_question():
+    history = (Message(role="user", content="Hello"),)
+    query = Query("Why?", history=history, context={"user": 7})
+    for hits in ([hit("text")], []):
+        assert (await CitedContext()(query, hits)).query is query
+
+
+WORDS = st.text(st.sampled_from("ab<>/{}[]1 \n") | st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@settings(deadline=None)
+@given(WORDS.filter(str.strip), st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
+def test_w28_whatever_passages_hold_each_stands_in_its_own_fence(
+    question: str, passages: list[tuple[str, str, str]]
+):
+    hits = [hit(text, title=title, context=context) for title, context, text in passages]
+    drawn = iter(["ab", "f0"])
+    augment = CitedContext(template="{passages}\n=={question}", fence=lambda: next(drawn))
+    prompt = anyio.run(augment, Query(question), hits)
+    asked = prompt.messages[-1].content
+    fence = asked.split("\n")[1][1:-1]
+    inside = asked.removesuffix(f"\n=={question}").split(f"\n</{fence}>")
+    assert len(inside) == len(hits) + 1
+    assert inside[-1] == ""
+    for number, (block, one) in enumerate(zip(inside, hits, strict=False), start=1):
+        assert block.lstrip("\n").startswith(f"[{number}]\n<{fence}>\n")
+        assert block.endswith(one.chunk.text)
 
 
 @pytest.mark.parametrize("missing", ["passages", "question"])

@@ -39,12 +39,12 @@ def test_reciprocal_rank_sums_over_the_rankings() -> None:
     assert [hit.score for hit in fused] == pytest.approx([1 / 61 + 1 / 62, 1 / 61, 1 / 62])
 
 
-def test_weights_and_k_change_the_shares() -> None:
+def test_w26_weights_and_k_change_the_shares() -> None:
     fused = reciprocal_rank([plain("a"), plain("b")], k=1, weights=[1, 3])
     assert [(hit.chunk.chunk_id, hit.score) for hit in fused] == [("b", 1.5), ("a", 0.5)]
 
 
-def test_equal_scores_go_by_best_single_rank_then_by_first_seen() -> None:
+def test_w03_equal_scores_go_by_best_single_rank_then_by_first_seen() -> None:
     # x: rank 2 twice; y: ranks 1 and 5, with k=1: 2/3 = 1/2 + 1/6.
     first, second = plain("yxabc"), plain("pxqry")
     fused = reciprocal_rank([first, second], k=1)
@@ -62,7 +62,7 @@ def test_the_order_of_rankings_changes_no_score() -> None:
     assert len(scores) == 1
 
 
-def test_every_stage_stays_on_the_hit() -> None:
+def test_w25_w26_every_stage_stays_on_the_hit_with_the_name_of_its_scale() -> None:
     fused = weighted([ranking(a=0.9, b=0.5), ranking("text", b=7.0, c=3.0)])
     by_name = {hit.chunk.chunk_id: hit for hit in fused}
     assert [(s.stage, s.scale, s.rank) for s in by_name["b"].scores] == [
@@ -150,7 +150,7 @@ def test_nothing_fuses_to_nothing() -> None:
     assert reciprocal_rank([]) == reciprocal_rank([[], []]) == weighted([[], []]) == concatenate([]) == []
 
 
-def test_concatenation_keeps_the_better_of_two_and_puts_unscored_last() -> None:
+def test_a59_a60_w03_concatenation_keeps_the_better_of_two_and_puts_unscored_last() -> None:
     first, second = ranking(a=0.2, b=0.5), ranking(a=0.9, c=0.5)
     fused = concatenate([first, [*second, hit("d")]])
     assert names(fused) == "abcd"
@@ -196,6 +196,26 @@ def test_fusion_loses_and_invents_no_chunk_and_ranks_without_gaps(rankings: list
         assert values == sorted(values, reverse=True)
         assert all(0 <= value <= 1 for value in values)
     assert sorted(names(concatenate(rankings))) == sorted(present)
+
+
+TWO = st.tuples(RANKINGS.map(lambda found: found[:1]), RANKINGS.map(lambda found: found[:1]))
+
+
+@settings(deadline=None)
+@given(TWO, st.floats(0, 100))
+def test_hybrid_loses_and_invents_no_chunk_and_stays_at_most_1_for_cosines(
+    two: tuple[list[list[Hit]], list[list[Hit]]], text_weight: float
+) -> None:
+    """Row C28."""
+    rankings = [[hit for ranked in side for hit in ranked] for side in two]
+    present = {hit.chunk.chunk_id for ranked in rankings for hit in ranked}
+    fused = hybrid(rankings, text_weight=text_weight)
+    assert sorted(names(fused)) == sorted(present)
+    values = [hit.score for hit in fused]
+    assert all(map(math.isfinite, values))
+    assert values == sorted(values, reverse=True)
+    if all(abs(hit.score) <= 1 for hit in rankings[0] if math.isfinite(hit.score)):
+        assert all(value <= 1 for value in values)
 
 
 def test_a62_two_stages_fuse_each_question_first_then_the_questions() -> None:

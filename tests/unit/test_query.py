@@ -184,6 +184,35 @@ async def test_transformers_change_what_is_searched_not_what_is_asked(retriever:
     assert asked.index("ferry leaves Halm") < asked.index("Tomatoes")
 
 
+async def test_a34_transformers_run_in_order_each_on_what_the_one_before_made(
+    retriever: StoreRetriever,
+) -> None:
+    seen: list[str] = []
+
+    def adding(word: str) -> object:
+        async def add(query: Query) -> Query:
+            seen.append(query.text)
+            return replace(query, text=f"{query.text} {word}")
+
+        return add
+
+    result = await pipeline(retriever, transform=[adding("Halm"), adding("dogs")]).search(Query("ferry"))
+    assert seen == ["ferry", "ferry Halm"]
+    assert [step.stage for step in result.trace][:2] == ["transform", "transform"]
+
+
+async def test_a69_an_augmenter_that_allows_it_has_the_model_asked_without_passages(
+    retriever: StoreRetriever,
+) -> None:
+    chat = FakeChatModel("Good morning to you.")
+    asked = pipeline(retriever, chat, augment=CitedContext(allow_empty=True))
+    answer = await asked.ask(Query("Good morning!", scope=Scope(bases=())))
+    assert (answer.answered, answer.text, answer.citations) == (True, "Good morning to you.", ())
+    assert [message.content for message in chat.requests[0]] == ["Good morning!"]
+    quoting = pipeline(retriever, augment=CitedContext(allow_empty=True))
+    assert not (await quoting.ask(Query("Good morning!", scope=Scope(bases=())))).answered
+
+
 async def test_expanded_queries_and_several_retrievers_are_fused_by_chunk(retriever: StoreRetriever) -> None:
     async def both(query: Query) -> list[Query]:
         return [query, replace(query, text="tomatoes valves timer")]

@@ -75,7 +75,7 @@ async def test_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> 
     assert [citation.chunk_id for citation in answer.citations] == [answer.retrieved[-1].chunk.chunk_id]
 
 
-async def test_a_stage_that_forgets_the_scope_does_not_widen_it() -> None:
+async def test_d10_a_stage_that_forgets_the_scope_does_not_widen_it() -> None:
     found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
 
     async def forgetful(query: Query) -> Query:

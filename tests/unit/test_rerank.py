@@ -270,7 +270,7 @@ async def run(stage: Rerank, hits: list[Hit]) -> tuple[str, list[str]]:
 LETTERS = [hit(letter) for letter in "abcd"]
 
 
-async def test_a63_a66_the_order_is_the_reranker_s_and_low_scores_go() -> None:
+async def test_a63_a66_c31_the_order_is_the_reranker_s_and_low_scores_go() -> None:
     assert await run(Rerank(Fixed(0.2, 0.9, 0.05, 0.9)), LETTERS) == ("bda", [])
     assert await run(Rerank(Fixed(0.2, 0.9, 0.05, 0.9), top_n=2), LETTERS) == ("bd", [])
     assert await run(Rerank(Fixed(0.2, 0.9, 0.1, 0.9), min_score=0.1), LETTERS) == ("bdac", [])

@@ -251,6 +251,7 @@ async def test_w22_searches_run_side_by_side_within_the_limit_and_cancelling_lea
 
 
 async def test_a57_every_query_goes_to_every_retriever() -> None:
+    """Row A43: whatever is called with a query and gives hits is a retriever, an object or a function."""
     one, other = Finds("a"), Finds("b")
 
     async def both(query: Query) -> list[Query]:
@@ -262,7 +263,7 @@ async def test_a57_every_query_goes_to_every_retriever() -> None:
     )
 
 
-async def test_w12_w34_the_question_as_asked_is_searched_too() -> None:
+async def test_w12_w34_c35_the_question_as_asked_is_searched_too() -> None:
     finds = Finds("a")
 
     async def reword(query: Query) -> Query:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragstone.confirm import confirmed
 from ragstone.errors import InvalidQuery, InvalidStage
 from ragstone.protocols import Selector
 from ragstone.select import MMR, Threshold, TokenBudget, TopN, dedupe, ends_first, first
@@ -108,7 +109,7 @@ async def test_the_best_stand_at_both_ends() -> None:
     assert await kept(ends_first, *(hit(letter) for letter in "12345")) == "13542"
 
 
-async def test_mmr_prefers_another_matter_to_a_near_copy() -> None:
+async def test_c31_mmr_prefers_another_matter_to_a_near_copy() -> None:
     hits = [
         hit("a", "the pump is serviced every year", cosine=0.9),
         hit("b", "the pump is serviced every single year", cosine=0.89),
@@ -140,5 +141,31 @@ def test_selecting_neither_makes_nor_doubles_hits(hits: list[Hit], n: int, balan
             assert len({id(one) for one in some}) == len(some)
             assert all(any(one is known for known in hits) for one in some)
         assert len(await ends_first(Query("q"), list(hits))) == len(hits)
+
+    anyio.run(select)
+
+
+@given(HITS, st.integers(1, 9), st.floats(-1, 1), st.integers(1, 20))
+@settings(deadline=None)
+def test_selecting_keeps_the_order_and_the_hits_as_they_are(
+    hits: list[Hit], n: int, minimum: float, tokens: int
+) -> None:
+    tokenizer = FakeEmbedder().tokenizer
+    selectors: list[Selector] = [
+        Threshold(scale="cosine", minimum=minimum),
+        TopN(n),
+        TokenBudget(tokens, tokenizer),
+        dedupe,
+        first,
+        confirmed,
+    ]
+
+    async def select() -> None:
+        for selector in selectors:
+            chosen = await selector(Query("pump"), list(hits))
+            places = [next(at for at, known in enumerate(hits) if known is one) for one in chosen]
+            assert places == sorted(set(places))
+            if selector is selectors[2]:
+                assert sum(tokenizer.count(one.chunk.embedding_text) for one in chosen) <= tokens
 
     anyio.run(select)

@@ -39,7 +39,7 @@ def asked(chat: FakeChatModel) -> str:
 
 
 @pytest.mark.parametrize(("name", "make"), MAKERS)
-async def test_a36_a37_the_text_changes_and_all_else_stays(
+async def test_a36_a37_a40_the_text_changes_and_all_else_stays(
     name: str, make: Callable[[ChatModel], Transformer]
 ) -> None:
     query = Query("它怎么保养？", history=TALK, context={"user": 7})
@@ -49,7 +49,9 @@ async def test_a36_a37_the_text_changes_and_all_else_stays(
 
 
 @pytest.mark.parametrize(("name", "make"), MAKERS)
-@pytest.mark.parametrize("answer", ["", "  \n", "<think>never ends", BROKEN])
+@pytest.mark.parametrize(
+    "answer", ["", "  \n", "<think>never ends", BROKEN, TimeoutError(), ConnectionResetError()]
+)
 async def test_a41_w12_a_failure_leaves_the_question_and_is_marked(
     name: str, make: Callable[[ChatModel], Transformer], answer: str | Exception
 ) -> None:
@@ -58,6 +60,20 @@ async def test_a41_w12_a_failure_leaves_the_question_and_is_marked(
         assert await make(FakeChatModel(answer))(query) is query
     assert trace.degraded == [f"{name}_failed"]
     assert f"{name}_failed" in detail
+
+
+@pytest.mark.parametrize(
+    "said", ["<think>it may be a fan</think>P-200 upkeep", "it may be a fan</think>\n\nP-200 upkeep"]
+)
+async def test_bug_30_reasoning_is_neither_searched_with_nor_fed_back(said: str) -> None:
+    for stage in (Rewrite, Compress, StepBack, HyDE):
+        chat = FakeChatModel(said)
+        assert (await stage(chat)(Query("How is it serviced?", history=TALK))).text == "P-200 upkeep"
+        assert "<think>" not in asked(chat)
+    assert [query.text for query in await MultiQuery(FakeChatModel(said))(Query("a"))] == [
+        "a",
+        "P-200 upkeep",
+    ]
 
 
 async def test_a_late_model_leaves_the_question() -> None:
@@ -167,7 +183,7 @@ async def texts(expand: MultiQuery | Decompose, text: str = "How often is the pu
     return [query.text for query in await expand(Query(text, history=TALK))]
 
 
-async def test_a39_three_others_behind_the_original() -> None:
+async def test_a39_c36_three_others_behind_the_original() -> None:
     chat = FakeChatModel("1. pump service interval\n2. P-200 upkeep\n3. when is the pump checked\n4. more")
     original = Query("How often is the pump serviced?", history=TALK, context={"a": 1})
     found = await MultiQuery(chat)(original)
@@ -181,7 +197,7 @@ async def test_a39_three_others_behind_the_original() -> None:
     assert "3" in asked(chat)
 
 
-async def test_w01_a_variant_equal_to_the_original_or_to_another_is_dropped() -> None:
+async def test_w01_c36_a_variant_equal_to_the_original_or_to_another_is_dropped() -> None:
     said = "how often is the pump serviced\nUpkeep of the pump\nupkeep of the  pump?\nservice interval"
     assert await texts(MultiQuery(FakeChatModel(said))) == [
         "How often is the pump serviced?",
@@ -207,7 +223,7 @@ async def test_a39_nothing_read_leaves_the_original_and_is_marked(answer: str | 
         assert trace.degraded == [code]
 
 
-async def test_a_simple_question_has_no_parts_and_a_compound_one_has() -> None:
+async def test_a38_a_simple_question_has_no_parts_and_a_compound_one_has() -> None:
     assert len(await texts(Decompose(FakeChatModel("How often is the pump serviced?")))) == 1
     parts = await texts(Decompose(FakeChatModel("- Price of A?\n- Price of B?")), "Is A cheaper than B?")
     assert parts == ["Is A cheaper than B?", "Price of A?", "Price of B?"]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -27,6 +28,7 @@ from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
+from ragstone.prompts import Wording, own_prompts
 from ragstone.protocols import ChatModel, Embedder, Parser, Reranker
 from ragstone.query import QueryPipeline
 from ragstone.rerank import Rerank
@@ -139,6 +141,13 @@ class App:
         """The reranker of the settings; None is a normal state."""
         return await self._once("reranker", self._open_reranker) if self.settings.rerank_kind else None
 
+    async def prompts(self) -> Mapping[str, Wording]:
+        """The prompts that the user has worded anew, by name."""
+        folder = self.settings.prompts
+        if not folder:
+            return {}
+        return await self._once("prompts", lambda: anyio.to_thread.run_sync(own_prompts, Path(folder)))
+
     # --- pipelines ---------------------------------------------------------------
 
     async def ingest(self, parsers: int | None = None, *, parse: Parser | None = None) -> IngestPipeline:
@@ -180,7 +189,7 @@ class App:
 
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
-        chat, rerank = await self.chat(), await self._rerank(top_k)
+        chat, rerank, prompts = await self.chat(), await self._rerank(top_k), await self.prompts()
         found = top_k if rerank is None else max(top_k, rerank.candidates)
         retriever = await self._retriever("hybrid", found, None)
         extractive = ExtractiveGenerator(await self.searching_embedder())
@@ -188,7 +197,8 @@ class App:
             retrievers=[retriever],
             rerank=rerank,
             select=[Parents(await self.store()), TokenBudget(self.settings.context_tokens)],
-            augment=CitedContext(),
+            augment=CitedContext(template=prompts.get("answer"), empty=prompts.get("empty")),
+            refusal=prompts.get("refusal"),
             generate=extractive if chat is None else ModelGenerator(chat),
             fallback=None if chat is None else extractive,
         )
@@ -311,19 +321,19 @@ class App:
 
     async def _open_reranker(self) -> Reranker:
         chat = await self.chat() if self.settings.rerank_kind == "judge" else None
-        reranker = _reranker(self.settings, chat)
+        reranker = _reranker(self.settings, chat, (await self.prompts()).get("judge"))
         self._stack.push_async_callback(reranker.aclose)
         return reranker
 
 
-def _reranker(settings: Settings, chat: ChatModel | None) -> Reranker:
+def _reranker(settings: Settings, chat: ChatModel | None, template: Wording | None) -> Reranker:
     from ragstone.rerank.cohere import CohereReranker
     from ragstone.rerank.dashscope import DashScopeReranker
     from ragstone.rerank.judge import ChatJudge
     from ragstone.rerank.tei import TeiReranker
 
     if chat is not None:
-        return ChatJudge(chat)
+        return ChatJudge(chat, template=template)
     if settings.rerank_kind == "tei":
         return TeiReranker(
             base_url=settings.rerank_base_url,

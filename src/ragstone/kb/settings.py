@@ -86,6 +86,9 @@ class Settings:
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
 
+    prompts: str = ""
+    """Folder of own prompts: a file such as `answer.en.md` or `refusal.zh.md` replaces ours."""
+
     max_file_mb: int = 50
     parse_workers: int = 2
     parse_timeout: float = 60.0

@@ -10,6 +10,7 @@ from typing import cast
 from ragstone.augment import new_fence
 from ragstone.errors import ProviderError
 from ragstone.instruct import ASK_SECONDS, Instruction
+from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
 from ragstone.readback import read_json
 from ragstone.rerank.scoring import checked_batch_size, fields, in_batches, number
@@ -37,7 +38,7 @@ class ChatJudge:
         chat: ChatModel,
         *,
         batch_size: int = BATCH_SIZE,
-        template: str | None = None,
+        template: Wording | None = None,
         seconds: float = ASK_SECONDS,
         fence: Callable[[], str] = new_fence,
     ) -> None:

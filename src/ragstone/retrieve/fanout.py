@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import anyio
@@ -21,7 +22,7 @@ async def side_by_side(
     A call that fails or takes longer than `seconds` gives no hits, and the answer is
     marked `retriever_failed`. When none succeeds the first failure is raised. A failure
     that the caller has to mend (`InputError`) is raised at once, and the others are
-    cancelled.
+    cancelled. A hit whose score is no finite number goes to the end of its ranking.
     """
     limiter = anyio.Semaphore(concurrency)
     found: list[list[Hit]] = [[] for _ in calls]
@@ -30,7 +31,7 @@ async def side_by_side(
     async def search(index: int, query: Query, retriever: Retriever) -> None:
         async with limiter:
             try:
-                found[index] = list(await within(retriever, seconds)(query))
+                found[index] = _finite_first(await within(retriever, seconds)(query))
             except InputError:
                 raise
             except Exception as error:  # noqa: BLE001 (a retriever may be anyone's code: the others go on)
@@ -48,3 +49,7 @@ async def side_by_side(
         note(failed={index: f"{type(error).__name__}: {error}" for index, error in sorted(failures.items())})
         degrade("retriever_failed")
     return found
+
+
+def _finite_first(hits: Sequence[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: not math.isfinite(hit.score))

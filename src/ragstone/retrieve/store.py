@@ -39,7 +39,7 @@ class StoreRetriever:
     hybrid search that goes on by text has no such scores, and nothing is left out then.
 
     Raises:
-        InvalidQuery: top-k outside 1 to 1,000; a min-score that is no number, or outside
+        InvalidQuery: top-k or candidates outside 1 to 1,000; a min-score that is no number, or outside
             -1 to 1 for `vector` and 0 to 1 for `hybrid`. At construction, or when a
             function gives it.
         StoreError: the store cannot be searched.
@@ -57,6 +57,7 @@ class StoreRetriever:
     def __post_init__(self) -> None:
         if not callable(self.top_k):
             checked_top_k(self.top_k)
+        checked_top_k(self.candidates)
         if self.mode != "text" and self.embedder is None:
             raise InvalidStage("retrieve.no_embedder", mode=self.mode)
         if not callable(self.min_score):
@@ -90,7 +91,8 @@ class StoreRetriever:
         if min_score is None:
             return None
         low, high = _RANGES[self.mode]
-        if not low <= min_score <= high:
+        number = isinstance(min_score, (int, float)) and not isinstance(min_score, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not (number and low <= min_score <= high):
             raise InvalidQuery("retrieve.min_score", value=min_score, mode=self.mode, low=low, high=high)
         return min_score
 

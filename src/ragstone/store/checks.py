@@ -133,12 +133,14 @@ def query_vector(vectors: Vectors) -> NDArray[np.float32]:
 def normalised(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length 1, zero rows left as they are.
 
-    In float64, because the squares of large values overflow float32. Rows that are
+    Each row is measured in units of its largest value, for the squares of large values
+    overflow and those of small ones vanish. Rows that are
     unit vectors but for half-precision rounding stay untouched, so that an embedding
     read back and stored again is the same embedding.
     """
     wide = np.asarray(values, dtype=np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    largest = np.abs(wide).max(axis=1, keepdims=True)
+    norms = largest * np.linalg.norm(wide / np.where(largest == 0.0, 1.0, largest), axis=1, keepdims=True)
     keep = (norms == 0.0) | (np.abs(norms - 1.0) < 2e-3)
     return (wide / np.where(keep, 1.0, norms)).astype(np.float32)
 

@@ -42,6 +42,14 @@ class SearchContract:
             ("cosine", rank) for rank in (1, 2, 3, 4)
         ]
 
+    async def test_a05_only_the_direction_of_a_vector_counts(self, store: Store) -> None:
+        rows = [(1e-30, 0.0, 0.0), (3e38, 0.0, 0.0), (0.0, 3e38, 3e38)]
+        await put(store, "u:1", "tiny", "huge", "across", rows=rows)
+        for length in (1e-30, 1.0, 3e38):
+            hits = await store.search_vector(vectors((length, 0.0, 0.0)), scope=EVERYTHING, top_k=10)
+            assert texts(hits) == ["tiny", "huge", "across"]
+            assert [hit.score for hit in hits] == pytest.approx([1.0, 1.0, 0.0], abs=HALF)
+
     async def test_a_zero_vector_scores_nothing_and_comes_last(self, store: Store) -> None:
         rows = [(0.0, 0.0, 0.0), (-1.0, 0.0, 0.0), X]
         await put(store, "u:1", "blank", "opposite", "same", rows=rows)
