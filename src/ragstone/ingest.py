@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ragstone.errors import (
     ContentError,
+    ContentRefused,
     InputError,
     InvalidMetadata,
     InvalidStage,
@@ -328,7 +329,7 @@ class _Run:
     async def _embed_group(self, group: list[_Prepared]) -> list[_Prepared]:
         try:
             await self._fill_vectors(group)
-        except TextTooLong as error:
+        except (TextTooLong, ContentRefused) as error:
             if len(group) > 1:
                 return [done for prepared in group for done in await self._embed_group([prepared])]
             document = group[0].document

@@ -20,6 +20,7 @@ from ragstone.types import (
     DeletionReport,
     Delta,
     Document,
+    Event,
     Hit,
     LoadFailure,
     Message,
@@ -179,6 +180,24 @@ Augmenter: TypeAlias = Callable[[Query, Sequence[Hit]], Awaitable[Prompt]]
 
 Generator: TypeAlias = Callable[[Prompt], AsyncIterator[Delta]]
 """A prompt to the answer's text, piece by piece; `<no-answer/>` first when it cannot answer."""
+
+
+class Answerer(Protocol):
+    """Whatever answers a question as a stream of events, `Done` last; a `QueryPipeline` is one."""
+
+    def stream(self, query: Query, /) -> AsyncGenerator[Event, None]: ...
+
+
+class Memory(Protocol):
+    """What was said in conversations before; each has an id, and none sees another."""
+
+    async def messages(self, chat_id: str) -> Sequence[Message]:
+        """The messages to go on from, oldest first; none of an unknown conversation."""
+        ...
+
+    async def add(self, chat_id: str, messages: Sequence[Message]) -> None:
+        """Messages that belong together, a question before its answer; kept all or none."""
+        ...
 
 
 class Reranker(Protocol):

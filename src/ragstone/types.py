@@ -426,7 +426,19 @@ class Done:
     answer: Answer
 
 
-Event: TypeAlias = StageDone | Sources | Delta | Done
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Stream event: the answer could not be finished; in place of `Done`, and the last event.
+
+    `text` is what had been said before; `error` says why and what to do. Streams for a
+    user interface end so (`Assistant.stream`); `QueryPipeline.stream` raises.
+    """
+
+    error: RagstoneError
+    text: str = ""
+
+
+Event: TypeAlias = StageDone | Sources | Delta | Done | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

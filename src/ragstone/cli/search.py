@@ -26,6 +26,10 @@ MinScore = Annotated[
     Optional[float],  # noqa: UP045 (read by typer at run time)
     typer.Option("--min-score", metavar="S", help=say("cli.opt_min_score")),
 ]
+Rerank = Annotated[
+    Optional[bool],  # noqa: UP045
+    typer.Option("--rerank/--no-rerank", help=say("cli.opt_rerank")),
+]
 
 
 def search(
@@ -35,6 +39,7 @@ def search(
     top_k: TopK = None,
     min_score: MinScore = None,
     filter: Filter = None,
+    rerank: Rerank = None,
     as_json: Json = False,
 ) -> int:
     terminal = Terminal(as_json=as_json)
@@ -42,7 +47,7 @@ def search(
 
     async def work(bases: KnowledgeBases) -> tuple[SearchResult, dict[str, str]]:
         result = await bases.search(
-            text, bases=base, mode=mode, top_k=top_k, min_score=min_score, filter=filter
+            text, bases=base, mode=mode, top_k=top_k, min_score=min_score, filter=filter, rerank=rerank
         )
         return result, await bases.base_names()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ragstone.cli.words import language, say, told
 from ragstone.highlight import highlights
+from ragstone.messages import known
 from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
 
 if TYPE_CHECKING:
@@ -253,12 +254,5 @@ def evaluation_json(mode: str, result: Evaluation) -> Json:
 
 def degraded_text(code: str) -> str:
     """What a step that could not be taken as configured means for the reader."""
-    match code:
-        case "chat_failed":
-            return say("cli.degraded_chat_failed")
-        case "embedder_failed":
-            return say("cli.degraded_embedder_failed")
-        case "other_model":
-            return say("cli.degraded_other_model")
-        case _:
-            return say("cli.degraded_other", code=code)
+    key = f"cli.degraded_{code}"
+    return say(key) if known(key) else say("cli.step_down", code=code)

@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypedDict, Unpack, overload
 
 import anyio
 import anyio.to_thread
 
-from ragstone.errors import BaseNotFound, ModelMismatch, SourceNotFound
+from ragstone.assistant import typed_end
+from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceNotFound
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestResult
@@ -28,6 +29,7 @@ from ragstone.kb.golden import Golden
 from ragstone.kb.reindex import Check, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
+from ragstone.memory import window
 from ragstone.postgres.pool import Database
 from ragstone.retrieve.store import SearchMode
 from ragstone.store.deletion import Proof
@@ -60,6 +62,15 @@ class Found:
 
 
 AddEvent: TypeAlias = Found | IngestEvent
+
+
+class Asking(TypedDict, total=False):
+    """What may be said with a question. Of `history` the latest turns are taken, ten messages."""
+
+    bases: Sequence[str] | None
+    filter: str | Filter | None
+    history: Sequence[Message]
+    top_k: int | None
 
 
 class AnswerStream(AsyncIterator[str]):
@@ -301,70 +312,56 @@ class KnowledgeBases:
         top_k: int | None = None,
         min_score: float | None = None,
         filter: str | Filter | None = None,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """The best passages for a text; `min_score` is on the scale of the mode's scores.
+
+        `rerank` puts them in the order of the reranker of the settings; by default that is
+        done when there is one.
 
         Raises:
             InvalidQuery: a blank or over-long text, or a top-k outside 1 to 1,000.
             BaseNotFound, InvalidFilter: say what is wrong with them.
+            InvalidSetting: `rerank` without a reranker in the settings.
         """
         top_k = self._top_k(top_k)  # refused before anything is started
+        if rerank and not self._app.settings.rerank_kind:
+            raise InvalidSetting("kb.no_reranker")
         query = await self._query(text, bases, filter)
-        pipeline = await self._app.search(mode, top_k, min_score)
+        pipeline = await self._app.search(mode, top_k, min_score, rerank=rerank is not False)
         return await pipeline.search(query)
 
     @overload
     def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: Literal[False] = False,
+        self, text: str, *, stream: Literal[False] = False, **options: Unpack[Asking]
     ) -> Awaitable[Answer]: ...
 
     @overload
-    def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: Literal[True],
-    ) -> AnswerStream: ...
+    def ask(self, text: str, *, stream: Literal[True], **options: Unpack[Asking]) -> AnswerStream: ...
 
     def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: bool = False,
+        self, text: str, *, stream: bool = False, **options: Unpack[Asking]
     ) -> Awaitable[Answer] | AnswerStream:
         """Answer a question from the documents: the whole answer, or with `stream` piece by piece.
 
         Raises, when awaited or read:
             as `search`, and ProviderError when the chat model fails after its first word.
         """
-        events = self._events(text, bases, filter, history, top_k)
+        events = self._events(text, options)
         return AnswerStream(events) if stream else _last(events)
 
-    async def _events(
-        self,
-        text: str,
-        bases: Sequence[str] | None,
-        filter: str | Filter | None,
-        history: Sequence[Message],
-        top_k: int | None,
-    ) -> AsyncGenerator[Event, None]:
-        top_k = self._top_k(top_k)
-        query = await self._query(text, bases, filter, history)
+    def events(self, text: str, **options: Unpack[Asking]) -> AsyncGenerator[Event, None]:
+        """The answer for a user interface: stages, sources, deltas, and `Done` or `Failed` last.
+
+        Nothing of ours is raised: what `ask` would raise is the `error` of `Failed`.
+        """
+        return typed_end(self._events(text, options))
+
+    async def _events(self, text: str, options: Asking) -> AsyncGenerator[Event, None]:
+        top_k = self._top_k(options.get("top_k"))
+        query = await self._query(
+            text, options.get("bases"), options.get("filter"), window(options.get("history", ()))
+        )
         pipeline = await self._app.answer(top_k)
         async with aclosing(pipeline.stream(query)) as events:
             async for event in events:

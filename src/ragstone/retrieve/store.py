@@ -78,7 +78,9 @@ class StoreRetriever:
                 rankings = await self.store.search_hybrid(
                     query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
                 )
-            except ModelMismatch:
+            except ModelMismatch as error:
+                if error.code != "store.model":  # vectors that no store can compare
+                    raise
                 degrade("other_model")
                 return await self.store.search_text(query.text, scope=scope, top_k=top_k)
             note(vector=len(rankings[0]), text=len(rankings[1]))
