@@ -27,7 +27,8 @@
     │   │   └── ContentRefused    a content filter refuses this text; others go on
     │   └── ProviderUnavailable   429, 5xx, time-out, cut connection   (Transient)
     └── StoreError
-        ├── StoreUnavailable      cannot connect, restarted, pool empty (Transient)
+        ├── StoreUnavailable      cannot connect, restarted (Transient)
+        │   └── StoreBusy         no connection became free
         ├── StoreIncompatible     schema newer than the code, no pgvector, other version
         ├── StoreFull             no room left on the disk
         └── ServerFailed          the embedded PostgreSQL did not start
@@ -193,6 +194,10 @@ class StoreError(RagstoneError):
 
 class StoreUnavailable(StoreError, Transient):
     """The database cannot be reached at the moment."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Every connection stayed in use for as long as work may wait for one."""
 
 
 class StoreIncompatible(StoreError):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ragstone.cli.words import language, say, told
+from ragstone.highlight import highlights
 from ragstone.messages import known
 from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
 
@@ -24,10 +25,21 @@ Json = dict[str, object]
 def search_json(query: str, result: SearchResult, names: Mapping[str, str]) -> Json:
     return {
         "query": query,
-        "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(result.hits, 1)],
+        "hits": [
+            {**hit_json(rank, hit, names), "highlights": _highlights(query, hit)}
+            for rank, hit in enumerate(result.hits, 1)
+        ],
         "timings_ms": timings_json(result.trace),
         "degraded": result.degraded,
     }
+
+
+def _highlights(query: str, hit: Hit) -> list[Json]:
+    """As `start` and `end` of the hit: in the document's text."""
+    start = hit.chunk.start
+    return [
+        {"start": start + first, "end": start + last} for first, last in highlights(query, hit.chunk.text)
+    ]
 
 
 def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:

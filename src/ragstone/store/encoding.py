@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -196,9 +196,9 @@ def _lexeme(term: bytes, places: Sequence[int]) -> bytes:
     return term + b"\x00" + struct.pack(f">{len(places) + 1}H", len(places), *places)
 
 
-def tsqueries(terms: Iterable[str]) -> list[str]:
-    """Each distinct term as the text of a tsquery that matches this lexeme and nothing else."""
-    return ["'" + term.replace("\\", "\\\\").replace("'", "''") + "'" for term in dict.fromkeys(terms)]
+def tsquery(term: str) -> str:
+    """The text of a tsquery that matches this lexeme and nothing else."""
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def integer(value: int) -> bytes:

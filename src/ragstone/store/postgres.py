@@ -20,6 +20,7 @@ from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store import deletion, encoding, writing
+from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
     checked_chunks,
     checked_reach,
@@ -28,11 +29,13 @@ from ragstone.store.checks import (
     storable,
     storable_ids,
 )
+from ragstone.store.frequencies import Frequencies, LargeScopes
 from ragstone.store.generations import Generations
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.models import Models
 from ragstone.store.searching import Search, hit
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
+from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
 
 if TYPE_CHECKING:
@@ -71,6 +74,8 @@ class PostgresStore:
         self._exact_rows = exact_rows
         self._generation_id = generation_id
         self._indexes = VectorIndexes(database, exact_rows=exact_rows)
+        self._frequencies = Frequencies(database, exact_rows=exact_rows, generation_id=generation_id)
+        self._large = LargeScopes()
         self.generations = Generations(database, self._models, self._indexes)
 
     @classmethod
@@ -139,13 +144,21 @@ class PostgresStore:
     async def _search(
         self, vectors: Vectors | None, text: str | None, scope: Scope, top_k: int
     ) -> tuple[list[Hit], list[Hit]]:
-        search = Search(self._view(scope), checked_top_k(top_k), exact_rows=self._exact_rows)
+        view, top_k = self._view(scope), checked_top_k(top_k)
+        search = Search(view, top_k, exact_rows=self._exact_rows)
         if vectors is not None:
             search.vector = query_vector(vectors)
             search.identity = vectors.model
             search.model = await self._models.known(vectors.model, vectors.dimension)
-        search.text = text
-        return await self._database.run_retrying(search.run)
+        if text is not None:
+            search.terms = list(dict.fromkeys(analyze(text)))[:MAX_TERMS]
+            search.known = await self._frequencies.current()
+        known_large = search.model is not None and self._large.holds(search.model.model_id, view)
+        search.large = known_large
+        found = await self._database.run_retrying(search.run)
+        if search.model is not None and search.large and not known_large:
+            self._large.add(search.model.model_id, view)
+        return found
 
     def _view(self, scope: Scope) -> View:
         return View(scope=checked_scope(scope), generation_id=self._generation_id)

@@ -93,6 +93,8 @@ CREATE TABLE chunks (
 );
 
 ALTER TABLE chunks ALTER COLUMN terms SET STORAGE EXTERNAL;
+-- ANALYZE counts the 3,000 commonest terms: searches weigh these without counting them.
+ALTER TABLE chunks ALTER COLUMN terms SET STATISTICS 300;
 
 CREATE INDEX chunks_base ON chunks (base_id);
 CREATE INDEX chunks_metadata ON chunks USING gin (metadata jsonb_path_ops);

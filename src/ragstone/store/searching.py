@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
+from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
-from ragstone.store.bm25 import MAX_TERMS
-from ragstone.store.encoding import read_metadata, tsqueries, vector_text
+from ragstone.store.bm25 import TextStatistics
+from ragstone.store.encoding import read_metadata, vector_text
 from ragstone.store.statements import (
-    MAX_INDEXED_DIMENSION,
     QUERIES,
     Model,
     Statement,
     View,
-    count_vectors,
-    exact,
     matching,
+    nearest,
     other_model,
-    walk,
+    walk_settings,
 )
-from ragstone.terms import analyze
 from ragstone.trace import degrade
 from ragstone.types import Chunk, Hit, Score
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-EF_SEARCH = 120
-"""Recall@10 of 0.978 at 5.3 ms CPU (100,000 vectors of 384 dimensions)."""
-
 CANDIDATES = 2_000
-"""Full text ranks the rows of the rarest terms until these stand for so many."""
+"""Rows that hold only common terms are looked at up to this many."""
 
 
 @dataclass(slots=True)
@@ -50,68 +47,54 @@ class Search:
     vector: NDArray[np.float32] | None = None
     identity: str = ""
     model: Model | None = None
-    text: str | None = None
+    terms: Sequence[str] = ()
+    known: TextStatistics | None = None
+    large: bool = False
+    """Whether the scope is known, before or after `run`, to be too large for a scan."""
 
     async def run(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
-        """(nearest, matching): one batch of statements, and a second for the vector search."""
-        statements = self._first_statements()
+        """(nearest, matching), in one round trip to the server."""
+        statements = self._statements()
         if not statements:
             return [], []
         found = await _batch(connection, [Statement(QUERIES["one_moment"]), *statements.values()])
         rows = dict(zip(statements, found[1:], strict=True))
-        matches = _ranked(rows.get("text", []), "score", stage="text", scale="text")
-        if self.vector is None:
-            return [], matches
-        size = cast(int, rows["size"][0]["count"]) if "size" in rows else 0
-        self._check_other_model(rows["other"], size)
-        nearest = await self._nearest(connection, size) if size else []
-        return nearest, matches
+        near = rows.get("nearest", [])
+        self.large = bool(near) and near[0]["large"]
+        # A base that was named must fit; among all bases those of other models are passed over
+        # as long as there are some that fit.
+        for other in rows.get("other", []):
+            if self.view.scope.bases is not None or not near:
+                name, stored = other["name"], other["identity"]
+                raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
+            degrade("other_model")
+        return (
+            _ranked(near, "distance", stage="vector", scale="cosine"),
+            _ranked(rows.get("text", []), "score", stage="text", scale="text"),
+        )
 
-    def _first_statements(self) -> dict[str, Statement]:
+    def _statements(self) -> dict[str, Statement]:
         statements: dict[str, Statement] = {}
         if self.view.scope.bases == ():
             return statements
+        if self.terms and self.known is not None:
+            candidates = max(CANDIDATES, 20 * self.top_k)
+            statements["text"] = matching(
+                self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates
+            )
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.view)
-            if self.model is not None:
-                limit = max(self.exact_rows, self.top_k) + 1
-                statements["size"] = count_vectors(self.model, self.view, limit)
-        terms = tsqueries(analyze(self.text or ""))[:MAX_TERMS]
-        if terms:
-            statements["text"] = matching(
-                terms, self.view, top_k=self.top_k, candidates=max(CANDIDATES, 20 * self.top_k)
+        if self.vector is not None and self.model is not None and self.vector.any():
+            # The settings come last: they are for the vector search alone.
+            statements["settings"] = walk_settings(self.top_k)
+            statements["nearest"] = nearest(
+                self.model,
+                self.view,
+                vector_text(self.vector),
+                top_k=self.top_k,
+                exact_rows=-1 if self.large else self.exact_rows,
             )
         return statements
-
-    def _check_other_model(self, others: Sequence[Mapping[str, object]], size: int) -> None:
-        # A base that was named must fit; among all bases those of other models are passed over
-        # as long as there are some that fit.
-        if not others:
-            return
-        if self.view.scope.bases is not None or not size:
-            name, stored = others[0]["name"], others[0]["identity"]
-            raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
-        degrade("other_model")
-
-    async def _nearest(self, connection: Connection, size: int) -> list[Hit]:
-        assert self.vector is not None
-        assert self.model is not None
-        if not self.vector.any():
-            return []
-        asked = (self.model, self.view, vector_text(self.vector), self.top_k)
-        if size <= self.exact_rows or self.model.dimension > MAX_INDEXED_DIMENSION:
-            (rows,) = await _batch(connection, [exact(*asked)])
-        else:
-            _, rows = await _batch(connection, [walk_settings(self.top_k), walk(*asked)])
-            if len(rows) < min(self.top_k, size):
-                # The walk gave up (a filter that few rows near the question pass, or zero vectors).
-                _, rows = await _batch(connection, [Statement(QUERIES["scan_settings"]), exact(*asked)])
-        return _ranked(rows, "distance", stage="vector", scale="cosine")
-
-
-def walk_settings(top_k: int) -> Statement:
-    """The settings a walk through the index runs under."""
-    return Statement(QUERIES["walk_settings"], {"ef_search": str(max(EF_SEARCH, top_k))})
 
 
 async def _batch(connection: Connection, statements: Sequence[Statement]) -> list[list[DictRow]]:
@@ -151,8 +134,21 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         end=row["end_at"],
         context=row["context"],
         page=row["page"],
-        headings=tuple(row["headings"]),
-        metadata=read_metadata(row["metadata"]),
+        headings=_headings(row["headings"]),
+        metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
+
+
+# Chunks of one document mostly have the same.
+
+
+@lru_cache(maxsize=2_000)
+def _headings(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=2_000)
+def _metadata(text: str) -> Mapping[str, MetadataValue]:
+    return read_metadata(json.loads(text))
