@@ -84,7 +84,8 @@ def _opening() -> list[str]:
 def _closing(own: float) -> list[str]:
     return [
         f"The goal is under {GOAL_MS:.0f} ms for Ragstone: {'met' if own < GOAL_MS else 'missed'}. "
-        "It searches a fifth time, with the follow-up as it was asked; keeps every stage's score and rank on each hit; "
+        "It searches a fifth time, with the follow-up as it was asked; keeps every stage's score and rank on "
+        "each hit; "
         "checks what the answer cites; and notes what each stage did. The others do none of these here, "
         "and langchain joins the wordings' hits without ranking them anew.",
         "",

@@ -143,7 +143,7 @@ def measured(contestant: Contestant, corpus: Corpus) -> dict[str, Any]:
         peak = 0
         while process.poll() is None:
             peak = max(peak, sum(_memory(family(process.pid, work))))
-            time.sleep(0.1)
+            time.sleep(0.25)
         if process.returncode:
             raise SystemExit(f"{contestant.title} ended with {process.returncode}")
         result = json.loads((work / "measured.json").read_text(encoding="utf-8"))
@@ -155,7 +155,7 @@ def measured(contestant: Contestant, corpus: Corpus) -> dict[str, Any]:
 def family(pid: int, work: Path) -> Iterator[psutil.Process]:
     """A process, its children, and the PostgreSQL whose files lie in `work`."""
     pids = [pid]
-    for file in work.glob("home/**/postmaster.pid"):
+    for file in work.glob("home/postgres/*/postmaster.pid"):
         # While the data folder is made, a single process writes its number with a minus.
         pids += [abs(int(line)) for line in file.read_text().splitlines()[:1]]
     for root in pids:
@@ -262,6 +262,8 @@ def table(title: str, some: Sequence[Column], results: dict[str, dict[str, Any]]
 def not_first(parts: dict[str, list[Column]], results: dict[str, dict[str, Any]]) -> list[str]:
     """Every column that neither of Ragstone's stores leads, and why."""
     lines: list[str] = []
+    if not results.keys() & OWN.keys():
+        return lines
     for column in (column for some in parts.values() for column in some):
         first, best = column.best(results)
         own = column.best({name: row for name, row in results.items() if name in OWN})[1]
