@@ -79,9 +79,9 @@ def _interpreters(needs: str) -> Iterator[str]:
 
 
 def import_cpu(python: Path, script: Path) -> float:
-    """CPU seconds until a script that is given nothing to do has imported its library: the least of five."""
+    """CPU seconds until a script that is given nothing to do has imported its library: the least of three."""
     least = 1e9
-    for _ in range(5):
+    for _ in range(3):
         before = os.times()
         subprocess.run([str(python), str(script)], check=True)
         after = os.times()
