@@ -284,14 +284,13 @@ def _within(scope: Scope, query: Query) -> Query:
 def _distinct(queries: Sequence[Query], question: Query) -> list[Query]:
     """The queries, the first of those that ask the same of the same (row W01), and the question itself."""
     found: list[Query] = []
+    scopes: dict[str, list[Scope]] = {}
     for query in queries:
-        if not any(_asks_the_same(query, one) and query.scope == one.scope for one in found):
+        seen = scopes.setdefault(normalised(query.text), [])
+        if query.scope not in seen:
+            seen.append(query.scope)
             found.append(query)
-    return found if any(_asks_the_same(question, one) for one in found) else [*found, question]
-
-
-def _asks_the_same(one: Query, other: Query) -> bool:
-    return normalised(one.text) == normalised(other.text)
+    return found if normalised(question.text) in scopes else [*found, question]
 
 
 def _one(fuse: Fuser, rankings: Sequence[list[Hit]]) -> list[Hit]:
