@@ -92,17 +92,20 @@ class AddProgress:
         self._task: TaskID | None = None
         self._files = self._chunks = 0
         self._found = found
-        self._name = ""
+        self._name = self._pages = ""
         self._started = time.perf_counter()
 
     def __call__(self, event: Found | IngestEvent) -> None:
-        from ragstone.ingest import ChunksEmbedded, FileResult
+        from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
 
         if isinstance(event, FileResult):
             self._files += 1
-            self._name = event.name
+            self._name, self._pages = event.name, ""
         elif isinstance(event, ChunksEmbedded):
             self._chunks += event.chunks
+        elif isinstance(event, PagesRead):
+            self._name = event.name
+            self._pages = say("cli.add_pages", done=event.done, pages=event.pages)
         else:
             self._found = event.files
             self._started = time.perf_counter()
@@ -128,7 +131,7 @@ class AddProgress:
             left = seconds / self._files * (self._found - self._files)
             facts.append(say("cli.add_left", time=clock(left)))
         if self._name:
-            facts.append(visible(shortened(self._name, 32)))
+            facts.append(f"{visible(shortened(self._name, 32))} {self._pages}".rstrip())
         return " · ".join(facts)
 
 
