@@ -163,7 +163,10 @@ class WebLoader:
                 for page in _below(sitemap.pages, folder):
                     count += 1
                     if count > self._max_pages:
-                        yield _failure(source, ContentTooLarge("load.sitemap_many", limit=self._max_pages))
+                        yield _failure(
+                            source,
+                            ContentTooLarge("load.sitemap_many", url=shown(source), limit=self._max_pages),
+                        )
                         return
                     yield page
 
@@ -175,13 +178,16 @@ class WebLoader:
             if urlsplit(url).netloc.lower() != host:
                 continue
             found = await self._load(url)
-            yield await self._sitemap(url, found) if isinstance(found, Blob) else _as_failure(url, found)
+            if isinstance(found, Blob):
+                yield await self._sitemap(url, found)
+            else:
+                yield found if isinstance(found, LoadFailure) else _bad_sitemap(url, "HTTP 304")
 
     async def _sitemap(self, url: str, blob: Blob) -> Sitemap | LoadFailure:
         try:
             return await anyio.to_thread.run_sync(read_sitemap, blob.data)
         except Unreadable as error:
-            return _failure(url, ContentError("load.sitemap", reason=" ".join(str(error).split())[:200]))
+            return _bad_sitemap(url, " ".join(str(error).split())[:200])
 
     # --- one page ----------------------------------------------------------------
 
@@ -339,16 +345,11 @@ def _below(pages: tuple[str, ...], folder: str) -> list[str]:
 
 
 def _failure(url: str, error: ContentError) -> LoadFailure:
-    kind = type(error)
-    return LoadFailure(
-        uri=stored_url(url), name=shown(url), error=kind(error.key, **{**error.values, "url": shown(url)})
-    )
+    return LoadFailure(uri=stored_url(url), name=shown(url), error=error)
 
 
-def _as_failure(url: str, found: LoadFailure | Unchanged) -> LoadFailure:
-    if isinstance(found, LoadFailure):
-        return found
-    return _failure(url, ContentError("load.sitemap", reason="304"))
+def _bad_sitemap(url: str, reason: str) -> LoadFailure:
+    return _failure(url, ContentError("load.sitemap", url=shown(url), reason=reason))
 
 
 def _login(url: str) -> dict[str, str]:

@@ -8,11 +8,11 @@ Nothing is guessed: without a password the parsers say that one is needed.
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ragstone.errors import PasswordRequired
 from ragstone.types import Blob
@@ -59,14 +59,18 @@ def _pdf(blob: Blob) -> Blob:
     import pypdfium2
     import pypdfium2.raw as raw
 
-    if b"/Encrypt" not in blob.data or _opens(blob.data, None):
+    if b"/Encrypt" not in blob.data:
         return blob
-    for password in passwords():
+    for password in (None, *passwords()):
         try:
             pdf: Any = pypdfium2.PdfDocument(blob.data, password=password)
-        except pypdfium2.PdfiumError:
+        except pypdfium2.PdfiumError as error:
+            if cast("int", error.err_code) != raw.FPDF_ERR_PASSWORD:  # pyright: ignore[reportUnknownMemberType]
+                return blob  # damaged: what is wrong is said where it is parsed
             continue
         try:
+            if password is None:
+                return blob
             plain = io.BytesIO()
             pdf.save(plain, flags=raw.FPDF_REMOVE_SECURITY)
         finally:
@@ -75,26 +79,14 @@ def _pdf(blob: Blob) -> Blob:
     raise wrong(blob)
 
 
-def _opens(data: bytes, password: str | None) -> bool:
-    """Whether PDFium opens it; what is wrong with a damaged file is said where it is parsed."""
-    import pypdfium2
-    import pypdfium2.raw as raw
-
-    try:
-        pypdfium2.PdfDocument(data, password=password).close()
-    except pypdfium2.PdfiumError as error:
-        code: int | None = error.err_code  # pyright: ignore[reportUnknownMemberType]
-        return code != raw.FPDF_ERR_PASSWORD
-    return True
-
-
 def _office(blob: Blob) -> Blob:
     """Word, Excel and PowerPoint, those of before 2007 too."""
     import msoffcrypto
     from msoffcrypto import exceptions
 
+    open_file = cast("Callable[[io.BytesIO], Any]", msoffcrypto.OfficeFile)  # pyright: ignore[reportUnknownMemberType]
     try:
-        file: Any = msoffcrypto.OfficeFile(io.BytesIO(blob.data))
+        file = open_file(io.BytesIO(blob.data))
         if not file.is_encrypted():
             return blob
     except (exceptions.FileFormatError, exceptions.ParseError, exceptions.DecryptionError, OSError):
