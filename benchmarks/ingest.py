@@ -33,6 +33,8 @@ RESULTS = Path(__file__).parent / "results" / "ingest.md"
 SIZES = (1_000, 10_000)
 LOCAL = 300
 COMMAND = [sys.executable, "-c", "from ragstone.cli import run; run()"]
+STAGES = ("load", "parse", "split", "known", "embed", "store")
+PID_FILE = "home/**/postmaster.pid"
 LETTERS = "etaoinshrdlucmfwypvbgk"
 # Of twenty files, so many are of each kind.
 KINDS = ("txt",) * 7 + ("md",) * 4 + ("html",) * 3 + ("csv",) * 3 + ("docx",) * 2 + ("pdf",)
@@ -69,18 +71,15 @@ class Writer:
         return "\n\n".join((title, *paragraphs)).encode()
 
     def _md(self, title: str, paragraphs: list[str]) -> bytes:
-        return f"# {title}\n\n## {paragraphs[0][:9]}\n\n{'\n\n'.join(paragraphs)}\n".encode()  # fmt: skip
+        return "\n\n".join((f"# {title}", f"## {paragraphs[0][:9]}", *paragraphs)).encode()
 
     def _html(self, title: str, paragraphs: list[str]) -> bytes:
         body = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
-        page = f"<html><head><title>{title}</title></head><body><nav>a b</nav><h1>{title}</h1>{body}</body></html>"
-        return page.encode()
+        head = f"<html><head><title>{title}</title></head><body><nav>a b</nav>"
+        return f"{head}<h1>{title}</h1>{body}</body></html>".encode()
 
     def _csv(self, title: str, paragraphs: list[str]) -> bytes:
-        rows = [
-            f"{number},{paragraph[:40].replace(',', ' ')},{number * 7}"
-            for number, paragraph in enumerate(paragraphs)
-        ]
+        rows = [f"{number},{text[:40]},{number * 7}" for number, text in enumerate(paragraphs)]
         return "\n".join(("id,text,amount", *rows)).encode()
 
     def _docx(self, title: str, paragraphs: list[str]) -> bytes:
@@ -112,9 +111,8 @@ class Writer:
             data += b"%d 0 obj\n%s\nendobj\n" % (number, content)
         table = b"".join(b"%010d 00000 n \n" % place for place in places)
         start = len(data)
-        return data + b"xref\n0 6\n0000000000 65535 f \n%strailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (
-            table, start,
-        )  # fmt: skip
+        data += b"xref\n0 6\n0000000000 65535 f \n" + table
+        return data + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % start
 
 
 @dataclass(frozen=True)
@@ -160,6 +158,7 @@ class Memory:
 
 def _processes(home: str) -> list[tuple[str, float]]:
     """(kind, MB) of each process of ours: named by its command line, or below one that is."""
+    postmaster = next((int(file.read_text().split()[0]) for file in Path(home).glob(PID_FILE)), 0)
     parents: dict[int, int] = {}
     kinds: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -170,8 +169,10 @@ def _processes(home: str) -> list[tuple[str, float]]:
             continue
         pid = int(folder.name)
         parents[pid] = int(stat.rpartition(")")[2].split()[1])
-        if home in words:
-            kinds[pid] = "postgres" if "postgres" in words.partition(" ")[0] else "command"
+        if pid == postmaster:
+            kinds[pid] = "postgres"
+        elif home in words:
+            kinds[pid] = "command"
         elif "ragstone.parse.worker" in words:
             kinds[pid] = "parsers"
     for pid in list(parents):
@@ -234,7 +235,8 @@ def report(runs: list[Run]) -> str:
         "# Ingestion",
         "",
         "`python benchmarks/ingest.py --local`, see there for what is measured.",
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}.",
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{time.strftime('%Y-%m-%d')}.",
         "",
         "| files | embedder | chunks | s | files/s | CPU s | peak MB, all | command | parsers | PostgreSQL |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -243,8 +245,8 @@ def report(runs: list[Run]) -> str:
         seconds = run.summary["seconds"]
         parts = " | ".join(f"{run.parts.get(kind, 0):.0f}" for kind in ("command", "parsers", "postgres"))
         lines.append(
-            f"| {run.files:,} | {run.embedder} | {run.summary['chunks']:,} | {seconds:.0f} | {run.files / seconds:.1f} "
-            f"| {run.cpu:.0f} | {run.peak:.0f} | {parts} |"
+            f"| {run.files:,} | {run.embedder} | {run.summary['chunks']:,} | {seconds:.0f} "
+            f"| {run.files / seconds:.1f} | {run.cpu:.0f} | {run.peak:.0f} | {parts} |"
         )
     if len(runs) > 1:
         lines += ["", f"Memory with 10 times the files: {runs[1].peak / runs[0].peak:.2f} times."]
