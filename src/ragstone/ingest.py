@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -23,14 +23,12 @@ from ragstone.errors import (
     InputError,
     InvalidMetadata,
     InvalidStage,
-    MissingExtra,
     NoText,
-    ParserFailed,
-    PasswordRequired,
     RagstoneError,
     TextTooLong,
     first_error,
 )
+from ragstone.family import LOCKED, Family
 from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Loaded, Parser, Splitter, Store, Unpacker
 from ragstone.trace import on_page
 from ragstone.types import (
@@ -47,10 +45,11 @@ from ragstone.types import (
     digest,
 )
 
-FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-# What stands behind the revision of a container whose members are not all there.
-AGAIN, LOCKED = "/again", "/locked"
+FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
 
 # Containers whose members are under way at once: so many blobs wait in memory for theirs.
 MAX_OPEN = 4
@@ -191,34 +190,6 @@ class _Prepared:
     vectors: Vectors | None = None
 
 
-class _Family:
-    """A container and how its members fare; `done` is set when the last of them has ended."""
-
-    def __init__(self, blob: Blob) -> None:
-        self.blob = blob
-        self.uris: set[str] = set()
-        self.failed = 0
-        self.mark = ""
-        self.whole = True
-        self.warnings: list[Remark] = []
-        self.done = anyio.Event()
-        self._waiting = 1  # for the end of the list of members
-
-    def member(self, uri: str) -> None:
-        self.uris.add(uri)
-        self._waiting += 1
-
-    def ended(self, error: RagstoneError | None = None) -> None:
-        """One more has ended; the mark says if a later run may do better."""
-        if isinstance(error, (ParserFailed, MissingExtra)):
-            self.mark = AGAIN
-        elif isinstance(error, PasswordRequired) and not self.mark:
-            self.mark = LOCKED
-        self._waiting -= 1
-        if not self._waiting:
-            self.done.set()
-
-
 class _Run:
     """One call of `IngestPipeline.run`: its queues, counters and clock."""
 
@@ -235,6 +206,8 @@ class _Run:
         self._base_id = base_id
         self._dry_run = dry_run
         self._planned: set[str] = set()
+        # Of documents on their way to the store, which does not know them yet.
+        self._fresh: dict[str, NDArray[np.float32]] = {}
         self._known = known
         self._on_event = on_event
         self._files: list[FileResult] = []
@@ -242,8 +215,8 @@ class _Run:
         self._seconds: dict[str, float] = {}
         self._gone: list[str] = []
         self._deleted = DeletionReport()
-        self._families: dict[str, _Family] = {}
-        self._member_of: dict[str, _Family] = {}
+        self._families: dict[str, Family] = {}
+        self._member_of: dict[str, Family] = {}
 
     def result(self) -> IngestResult:
         return IngestResult(
@@ -280,7 +253,7 @@ class _Run:
                     await parsing.send(item)
                     continue
                 await room.acquire()
-                family = self._families[item.uri] = _Family(item)
+                family = self._families[item.uri] = Family(item)
                 await self._send_members(family, self._pipeline.unpack, parsing)
                 families.start_soon(self._send_container, family, parsing, room)
 
@@ -289,7 +262,7 @@ class _Run:
             return await anext(blobs, None)
 
     async def _send_members(
-        self, family: _Family, unpack: Unpacker, parsing: MemoryObjectSendStream[Blob]
+        self, family: Family, unpack: Unpacker, parsing: MemoryObjectSendStream[Blob]
     ) -> None:
         try:
             async with aclosing(unpack(family.blob)) as members:
@@ -310,7 +283,7 @@ class _Run:
             family.ended()
 
     async def _send_container(
-        self, family: _Family, parsing: MemoryObjectSendStream[Blob], room: anyio.Semaphore
+        self, family: Family, parsing: MemoryObjectSendStream[Blob], room: anyio.Semaphore
     ) -> None:
         """The container itself, after its members: were it stored first, a run cut short would lose some."""
         await family.done.wait()
@@ -410,8 +383,10 @@ class _Run:
 
         embedder, chunks = self._pipeline.embedder, [chunk for prepared in group for chunk in prepared.chunks]
         texts = {chunk.embedding_hash: chunk.embedding_text for chunk in chunks}
+        vectors = {name: self._fresh[name] for name in texts.keys() & self._fresh.keys()}
         with self._clock("known"):
-            vectors = dict(await self._pipeline.store.known_vectors(embedder.identity, list(texts)))
+            asked = list(texts.keys() - vectors.keys())
+            vectors.update(await self._pipeline.store.known_vectors(embedder.identity, asked))
         missing = sorted(
             texts.keys() - vectors.keys() - self._planned, key=lambda name: (len(texts[name]), name)
         )
@@ -424,7 +399,9 @@ class _Run:
             hashes = missing[start : start + EMBED_SLICE]
             with self._clock("embed"):
                 embedded = await embedder.embed_documents([texts[name] for name in hashes])
-            vectors.update(zip(hashes, embedded.values, strict=True))
+            found = dict(zip(hashes, embedded.values, strict=True))
+            vectors.update(found)
+            self._fresh.update(found)
             self._embedded += len(hashes)
             self._tokens += embedded.tokens
             self._emit(ChunksEmbedded(chunks=len(hashes), reused=0))
@@ -449,6 +426,8 @@ class _Run:
                     # About this document alone, such as an address too long for the store.
                     uri = prepared.document.uri
                     result = FileResult(uri=uri, name=prepared.name, status="failed", error=error)
+                for chunk in prepared.chunks:
+                    self._fresh.pop(chunk.embedding_hash, None)
                 self._finish(result)
 
     async def _stored(self, prepared: _Prepared) -> FileResult:

@@ -264,7 +264,7 @@ async def test_the_result_counts_documents_chunks_tokens_reuse_failures_and_seco
     files = stream(blob("a.txt", lines), blob("b.txt", "line 1\nother"), blob("c.txt", "broken"), failed)
     result = await pipeline(store, embedder).run(files)
     assert (result.count("ready"), result.count("failed"), result.chunks) == (2, 2, 152)
-    assert (result.embedded, result.reused) == (151, 0)
+    assert result.embedded == 151
     assert result.tokens == embedder.tokens > 151
     assert {file.name: file.error.key for file in result.files if file.error} == {
         "c.txt": "kb.document_not_found",
@@ -273,6 +273,8 @@ async def test_the_result_counts_documents_chunks_tokens_reuse_failures_and_seco
     assert set(result.seconds) == {"load", "parse", "split", "known", "embed", "store"}
     assert all(seconds >= 0 for seconds in result.seconds.values())
     assert max(embedder.sizes) <= 64
+    again = await pipeline(store, embedder).run(stream(blob("d.txt", "line 7\nnew")))
+    assert (again.embedded, again.reused) == (1, 1)
 
 
 class Counted(FakeEmbedder):
