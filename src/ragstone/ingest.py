@@ -9,7 +9,7 @@ go on.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -53,6 +53,9 @@ FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
 
 # Containers whose members are under way at once: so many blobs wait in memory for theirs.
 MAX_OPEN = 4
+
+# Documents stored at once: one is prepared while another waits for the disk.
+STORING = 2
 
 # Chunks embedded at once: enough for batches of similar length, few enough that the
 # progress moves every few seconds on a laptop.
@@ -121,10 +124,11 @@ class IngestResult:
 class IngestPipeline:
     """Reads blobs into a store.
 
-    Only `parse`, `split`, `embedder` and `store` are required. `settings` names whatever
-    else changes the result (parser version, sizes): with the content and the model it
-    makes the revision of a document, and a document whose revision is already stored is
-    not read again. `parsers` blobs are parsed at once.
+    Only `embedder` and `store` are required: without `parse` files are read, and containers
+    opened, by parser processes of the run's own; without `split` chunks have 300 tokens and an
+    overlap of 30. `settings` names whatever else changes the result (parser version, sizes):
+    with the content and the model it makes the revision of a document, and a document whose
+    revision is already stored is not read again. `parsers` blobs are parsed at once.
 
     With `unpack`, the members of containers (archives, mails, PDFs with files in them)
     become documents of their own, and belong to their container: its document is stored
@@ -134,10 +138,10 @@ class IngestPipeline:
     given: see `unlocks`) is opened again in the next run.
     """
 
-    parse: Parser
-    split: Splitter
     embedder: Embedder
     store: Store
+    parse: Parser | None = None
+    split: Splitter | None = None
     clean: Sequence[Cleaner] = ()
     transform: Sequence[ChunkTransformer] = ()
     unpack: Unpacker | None = None
@@ -152,28 +156,46 @@ class IngestPipeline:
 
     async def run(
         self,
-        blobs: AsyncIterator[Loaded],
+        blobs: AsyncIterator[Loaded] | Iterable[Loaded] | Blob,
         *,
         base_id: str = DEFAULT_BASE,
         on_event: Callable[[IngestEvent], None] | None = None,
         dry_run: bool = False,
     ) -> IngestResult:
-        """Ingest every blob into `base_id`; with `dry_run` only say what would become of it.
+        """Ingest one blob, several, or a stream of them into `base_id`.
 
-        A dry run parses and splits, since only that tells how much is known already;
-        `embedded` and `tokens` are then what a real run would have to embed.
+        With `dry_run` only say what would become of them: it parses and splits, since only that
+        tells how much is known already; `embedded` and `tokens` are what a real run would embed.
 
         Raises:
             StoreError, ModelError, ProviderError: nothing more can be stored. Documents
                 stored before stay, and the next run goes on after them.
         """
+        if self.parse is None:
+            from ragstone.parse.sandbox import ParserPool
+
+            pool = ParserPool(workers=self.parsers)
+            whole = replace(self, parse=pool, unpack=self.unpack or pool.unpack)
+            try:
+                return await whole.run(blobs, base_id=base_id, on_event=on_event, dry_run=dry_run)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await pool.aclose()
         known = await self.store.revisions(base_id)
-        run = _Run(self, base_id=base_id, known=known, on_event=on_event, dry_run=dry_run)
+        run = _Run(self, self.parse, base_id=base_id, known=known, on_event=on_event, dry_run=dry_run)
         try:
-            await run.go(blobs)
+            await run.go(blobs if isinstance(blobs, AsyncIterator) else _stream(blobs))
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         return run.result()
+
+    def splitter(self) -> Splitter:
+        """`split`, or what stands in for it."""
+        if self.split is not None:
+            return self.split
+        from ragstone.split import RecursiveSplitter
+
+        return RecursiveSplitter(max_size=300, overlap=30, tokenizer=self.embedder.tokenizer)
 
     def revision(self, content_hash: str) -> str:
         """What a document made of this content (`Blob.content_hash`) has as its revision."""
@@ -196,6 +218,7 @@ class _Run:
     def __init__(
         self,
         pipeline: IngestPipeline,
+        parse: Parser,
         *,
         base_id: str,
         known: Mapping[str, str],
@@ -203,6 +226,7 @@ class _Run:
         dry_run: bool,
     ) -> None:
         self._pipeline = pipeline
+        self._parse, self._split = parse, pipeline.splitter()
         self._base_id = base_id
         self._dry_run = dry_run
         self._planned: set[str] = set()
@@ -238,9 +262,10 @@ class _Run:
             for _ in range(self._pipeline.parsers):
                 tasks.start_soon(self._prepare, parsing[1].clone(), embedding[0].clone())
             tasks.start_soon(self._embed, embedding[1], storing[0])
-            tasks.start_soon(self._store, storing[1])
-            parsing[1].close()
-            embedding[0].close()
+            for _ in range(STORING):
+                tasks.start_soon(self._store, storing[1].clone())
+            for end in (parsing[1], embedding[0], storing[1]):
+                end.close()
 
     async def _load(self, blobs: AsyncIterator[Loaded], parsing: MemoryObjectSendStream[Blob]) -> None:
         room = anyio.Semaphore(MAX_OPEN)
@@ -329,7 +354,7 @@ class _Run:
         family = self._families.pop(blob.uri, None)
         revision = self._pipeline.revision(blob.content_hash)
         with self._clock("parse"), on_page(report):
-            parsed = await self._pipeline.parse(blob)
+            parsed = await self._parse(blob)
         if family is not None:
             revision += family.mark
             parsed = replace(parsed, warnings=(*parsed.warnings, *family.warnings))
@@ -346,7 +371,7 @@ class _Run:
             if cleaned is None:
                 return None, []
             document = cleaned
-        chunks = self._pipeline.split(document)
+        chunks = self._split(document)
         for transform in self._pipeline.transform:
             chunks = [kept for chunk in chunks if (kept := transform(chunk)) is not None]
         return document, chunks
@@ -464,6 +489,11 @@ class _Run:
             yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+async def _stream(blobs: Iterable[Loaded] | Blob) -> AsyncGenerator[Loaded, None]:
+    for item in (blobs,) if isinstance(blobs, Blob) else blobs:
+        yield item
 
 
 def _unread(item: LoadFailure | Unchanged) -> FileResult:

@@ -92,6 +92,7 @@ async def test_every_blob_ends_ready_or_with_its_reason_and_the_others_go_on() -
 
 
 async def test_an_unchanged_blob_is_neither_parsed_nor_embedded_again() -> None:
+    """C1, C6: adding again doubles nothing."""
     store, embedder = MemoryStore(), FakeEmbedder()
     parsed: list[str] = []
 
@@ -208,6 +209,7 @@ async def test_bases_keep_equal_blobs_apart() -> None:
 
 
 async def test_cancelling_leaves_whole_documents_and_the_next_run_goes_on() -> None:
+    """W10, C4, C9: nothing is left half done or stuck."""
     store, embedder = MemoryStore(), FakeEmbedder()
     blobs = [blob(f"n{number}", f"word{number}\nmore{number}") for number in range(50)]
     done = anyio.Event()
@@ -337,3 +339,17 @@ async def test_pages_are_told_while_a_parser_reads_them() -> None:
     assert [(event.name, event.done, event.pages) for event in pages] == [
         ("scan.pdf", 0, 3), ("scan.pdf", 1, 3), ("scan.pdf", 2, 3),
     ]  # fmt: skip
+
+
+async def test_only_a_store_and_an_embedder_are_needed() -> None:
+    """A26: one blob, several, or a stream; files are parsed and split without being told how."""
+    store = MemoryStore()
+    simple = IngestPipeline(store=store, embedder=FakeEmbedder())
+    text = "# Ferry\n\n" + "The ferry leaves Halm at 22:15. " * 200
+    with anyio.fail_after(60):
+        one = await simple.run(blob("ferry.md", text))
+        several = await simple.run([blob("ferry.md", text), blob("b.html", "<html><p>Herons")])
+    assert (one.count("ready"), one.chunks > 3) == (1, True)
+    assert (several.count("unchanged"), several.count("ready")) == (1, 1)
+    hits = await store.search_text("herons", scope=Scope(), top_k=3)
+    assert [hit.chunk.text for hit in hits] == ["Herons"]
