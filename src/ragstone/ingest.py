@@ -54,9 +54,6 @@ FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
 # Containers whose members are under way at once: so many blobs wait in memory for theirs.
 MAX_OPEN = 4
 
-# Documents stored at once: one is prepared while another waits for the disk.
-STORING = 2
-
 # Chunks embedded at once: enough for batches of similar length, few enough that the
 # progress moves every few seconds on a laptop.
 EMBED_SLICE = 64
@@ -262,10 +259,9 @@ class _Run:
             for _ in range(self._pipeline.parsers):
                 tasks.start_soon(self._prepare, parsing[1].clone(), embedding[0].clone())
             tasks.start_soon(self._embed, embedding[1], storing[0])
-            for _ in range(STORING):
-                tasks.start_soon(self._store, storing[1].clone())
-            for end in (parsing[1], embedding[0], storing[1]):
-                end.close()
+            tasks.start_soon(self._store, storing[1])
+            parsing[1].close()
+            embedding[0].close()
 
     async def _load(self, blobs: AsyncIterator[Loaded], parsing: MemoryObjectSendStream[Blob]) -> None:
         room = anyio.Semaphore(MAX_OPEN)
