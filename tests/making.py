@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
@@ -55,10 +56,10 @@ def pdf(pages: Sequence[str], *, title: str = "", rotate: int = 0, picture: bool
     add(f"<< /Type /Pages /Kids [{' '.join(f'{kid} 0 R' for kid in kids)}] /Count {len(kids)} >>")
     catalog = add(f"<< /Type /Catalog /Pages {parent} 0 R >>")
     info = add(f"<< /Title ({title}) >>")
-    return _pdf_file(objects, f"/Root {catalog} 0 R /Info {info} 0 R")
+    return pdf_file(objects, f"/Root {catalog} 0 R /Info {info} 0 R")
 
 
-def _pdf_file(objects: Sequence[bytes], trailer: str) -> bytes:
+def pdf_file(objects: Sequence[bytes], trailer: str) -> bytes:
     out = bytearray(b"%PDF-1.4\n")
     places: list[int] = []
     for number, content in enumerate(objects, 1):
@@ -218,3 +219,48 @@ def slides(
                 "</p:spTree></p:cSld></p:notes>"
             )
     return zipped(parts)
+
+
+def encrypted_zip(password: str, text: str = "The parcel leaves.") -> bytes:
+    """ZipCrypto, which the standard library reads and does not write (APPNOTE 6.1)."""
+    table = [_crc32_step(index) for index in range(256)]
+    keys = [0x12345678, 0x23456789, 0x34567890]
+
+    def turn(byte: int) -> None:
+        keys[0] = table[(keys[0] ^ byte) & 0xFF] ^ keys[0] >> 8
+        keys[1] = ((keys[1] + (keys[0] & 0xFF)) * 134775813 + 1) & 0xFFFFFFFF
+        keys[2] = table[(keys[2] ^ keys[1] >> 24) & 0xFF] ^ keys[2] >> 8
+
+    def hide(byte: int) -> int:
+        key = (keys[2] & 0xFFFF) | 2
+        hidden = byte ^ (key * (key ^ 1) >> 8 & 0xFF)
+        turn(byte)
+        return hidden
+
+    for byte in password.encode():
+        turn(byte)
+    content, name = text.encode(), b"note.txt"
+    crc = zlib.crc32(content)
+    body = bytes(hide(byte) for byte in bytes(11) + bytes([crc >> 24]) + content)
+    fixed = (
+        (20).to_bytes(2, "little") + (1).to_bytes(2, "little") + bytes(2) + bytes(2) + b"\x21\x5a"
+        + crc.to_bytes(4, "little") + len(body).to_bytes(4, "little") + len(content).to_bytes(4, "little")
+        + len(name).to_bytes(2, "little") + bytes(2)
+    )  # fmt: skip
+    local = b"PK\x03\x04" + fixed + name + body
+    central = b"PK\x01\x02" + (20).to_bytes(2, "little") + fixed + bytes(14) + name
+    end = b"PK\x05\x06" + bytes(4) + b"\x01\x00\x01\x00"
+    return (
+        local
+        + central
+        + end
+        + len(central).to_bytes(4, "little")
+        + len(local).to_bytes(4, "little")
+        + bytes(2)
+    )
+
+
+def _crc32_step(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+    return value

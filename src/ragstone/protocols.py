@@ -27,6 +27,7 @@ from ragstone.types import (
     Prompt,
     Query,
     Scope,
+    Unchanged,
     Vectors,
 )
 
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 # --- ingest path -------------------------------------------------------------------
 
-Loader: TypeAlias = Callable[[str], AsyncIterator[Blob | LoadFailure]]
+Loaded: TypeAlias = Blob | LoadFailure | Unchanged
+"""What a loader gives for one source: its bytes, why not, or that nothing has changed."""
+
+Loader: TypeAlias = Callable[[str], AsyncIterator[Loaded]]
 """A source (path or address) to a stream of blobs; what cannot be read is a LoadFailure in it."""
 
 Parser: TypeAlias = Callable[[Blob], Awaitable[Document]]

@@ -9,7 +9,7 @@ configured; outside of a pipeline both do nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -18,6 +18,7 @@ from ragstone.types import Step, Usage
 
 T = TypeVar("T")
 
+_on_page: ContextVar[Callable[[int, int], None] | None] = ContextVar("ragstone_on_page", default=None)
 _current: ContextVar[tuple[Trace, dict[str, object]] | None] = ContextVar("ragstone_trace", default=None)
 
 
@@ -87,3 +88,19 @@ def spend(usage: Usage | None) -> None:
     """Count tokens that a stage's model used."""
     if usage is not None and (current := _current.get()) is not None:
         current[0].usage += usage
+
+
+@contextmanager
+def on_page(report: Callable[[int, int], None]) -> Generator[None, None, None]:
+    """Call `report(done, pages)` where a parser inside says `page`: a scan takes seconds a page."""
+    token = _on_page.set(report)
+    try:
+        yield
+    finally:
+        _on_page.reset(token)
+
+
+def page(done: int, pages: int) -> None:
+    """Say that `done` of `pages` pages are read."""
+    if (report := _on_page.get()) is not None:
+        report(done, pages)

@@ -76,6 +76,14 @@ class LoadFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """A source that says it is as it was when its document was stored; its content was not sent."""
+
+    uri: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
     """Something a reader should know about a document: a message key with its values.
 
@@ -450,5 +458,12 @@ Event: TypeAlias = StageDone | Sources | Delta | Done | Failed
 class DeletionReport:
     """What a deletion removed: rows by table."""
 
-    document_ids: tuple[str, ...]
-    rows: Mapping[str, int]
+    document_ids: tuple[str, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def __add__(self, other: DeletionReport) -> DeletionReport:
+        tables = dict.fromkeys((*self.rows, *other.rows))
+        return DeletionReport(
+            document_ids=(*self.document_ids, *other.document_ids),
+            rows={table: self.rows.get(table, 0) + other.rows.get(table, 0) for table in tables},
+        )

@@ -163,6 +163,7 @@ def test_two_adds_of_one_folder_at_once_both_end_well(
 def test_ctrl_c_keeps_what_was_finished_and_the_next_run_goes_on(
     ragstone: CommandLine, tmp_path: Path, base: str
 ) -> None:
+    """C9, C12: what is ready can be seen at once; nothing hangs."""
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(300):

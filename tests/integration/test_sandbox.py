@@ -22,6 +22,7 @@ from making import blob, docx, lines, paragraph, pdf, zipped
 from ragstone.errors import ContentError, ContentTooLarge, CorruptContent, MissingExtra, NoText, ParserFailed
 from ragstone.parse.router import parse
 from ragstone.parse.sandbox import ParserPool
+from ragstone.trace import on_page
 from ragstone.types import Blob, LoadFailure
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +119,35 @@ async def test_files_share_a_process_and_it_is_replaced_after_its_share() -> Non
     assert len(seen[2]) == 1
     assert seen[2] != seen[0]
     assert workers() == []
+
+
+async def test_pages_that_ocr_reads_are_told_by_the_worker(mad_library: Callable[[str], None]) -> None:
+    """C13: progress of a scan goes from the parser process to whoever listens."""
+    mad_library("""
+        from ragstone.parse import ocr
+        for done in range(3):
+            ocr.progress(done, 3)
+        raise ValueError("enough")
+    """)
+    told: list[tuple[int, int]] = []
+    pool = ParserPool(workers=1)
+    with on_page(lambda done, pages: told.append((done, pages))), pytest.raises(ParserFailed):
+        await pool(PAGE)
+    await pool.aclose()
+    assert told == [(0, 3), (1, 3), (2, 3)]
+
+
+async def test_passwords_are_in_no_argument_and_no_environment_of_a_worker(
+    mad_library: Callable[[str], None],
+) -> None:
+    mad_library("""
+        seen = open("/proc/self/cmdline").read() + open("/proc/self/environ").read()
+        raise ValueError("seen" if "geheim" in seen else "unseen")
+    """)
+    pool = ParserPool(workers=1, passwords=["geheim"])
+    with pytest.raises(ParserFailed, match="unseen"):
+        await pool(PAGE)
+    await pool.aclose()
 
 
 async def test_files_beyond_the_number_of_workers_wait_their_turn() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import anyio
 import pytest
@@ -17,10 +17,11 @@ from ragstone.errors import (
     StoreUnavailable,
     TextTooLong,
 )
-from ragstone.ingest import ChunksEmbedded, FileResult, IngestPipeline
+from ragstone.ingest import ChunksEmbedded, FileResult, IngestPipeline, PagesRead
 from ragstone.store.memory import MemoryStore
 from ragstone.testing import FakeEmbedder
-from ragstone.types import Blob, Chunk, Document, LoadFailure, Scope, Vectors
+from ragstone.trace import page
+from ragstone.types import Blob, Chunk, Document, LoadFailure, Scope, Unchanged, Vectors
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +92,7 @@ async def test_every_blob_ends_ready_or_with_its_reason_and_the_others_go_on() -
 
 
 async def test_an_unchanged_blob_is_neither_parsed_nor_embedded_again() -> None:
+    """C1, C6: adding again doubles nothing."""
     store, embedder = MemoryStore(), FakeEmbedder()
     parsed: list[str] = []
 
@@ -207,6 +209,7 @@ async def test_bases_keep_equal_blobs_apart() -> None:
 
 
 async def test_cancelling_leaves_whole_documents_and_the_next_run_goes_on() -> None:
+    """W10, C4, C9: nothing is left half done or stuck."""
     store, embedder = MemoryStore(), FakeEmbedder()
     blobs = [blob(f"n{number}", f"word{number}\nmore{number}") for number in range(50)]
     done = anyio.Event()
@@ -253,3 +256,100 @@ async def test_memory_stays_flat_readers_wait_for_the_store() -> None:
     await pipeline(Slow(), FakeEmbedder()).run(counting())
     assert len(ahead) == 200
     assert max(ahead) <= 20
+
+
+async def test_the_result_counts_documents_chunks_tokens_reuse_failures_and_seconds() -> None:
+    """A26, A85, C10: what a run says when it is done; A30: the chunks went in groups of bounded size."""
+    store, embedder = MemoryStore(), Counted()
+    lines = "\n".join(f"line {number}" for number in range(150))
+    failed = LoadFailure(uri="file:///x", name="x", error=NoText("load.empty", name="x"))
+    files = stream(blob("a.txt", lines), blob("b.txt", "line 1\nother"), blob("c.txt", "broken"), failed)
+    result = await pipeline(store, embedder).run(files)
+    assert (result.count("ready"), result.count("failed"), result.chunks) == (2, 2, 152)
+    assert result.embedded == 151
+    assert result.tokens == embedder.tokens > 151
+    assert {file.name: file.error.key for file in result.files if file.error} == {
+        "c.txt": "kb.document_not_found",
+        "x": "load.empty",
+    }
+    assert set(result.seconds) == {"load", "parse", "split", "known", "embed", "store"}
+    assert all(seconds >= 0 for seconds in result.seconds.values())
+    assert max(embedder.sizes) <= 64
+    again = await pipeline(store, embedder).run(stream(blob("d.txt", "line 7\nnew")))
+    assert (again.embedded, again.reused) == (1, 1)
+
+
+class Counted(FakeEmbedder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.tokens = 0
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        self.sizes.append(len(texts))
+        vectors = await super().embed_documents(texts)
+        self.tokens += vectors.tokens
+        return vectors
+
+
+async def test_a_document_of_more_than_10_000_chunks_loses_none() -> None:
+    """W07, C5: nothing is dropped, however many and however short."""
+    store = MemoryStore()
+    lines = [f"{number}" for number in range(10_500)]
+    result = await pipeline(store, FakeEmbedder()).run(stream(blob("a.txt", "\n".join(lines))))
+    assert (result.chunks, await store.count(Scope())) == (10_500, 10_500)
+
+
+async def test_a_dry_run_counts_what_a_run_would_do_and_does_nothing() -> None:
+    store, embedder = MemoryStore(), Counted()
+    await pipeline(store, embedder).run(stream(blob("a.txt", "one\ntwo")))
+    embedder.sizes.clear()
+    files = (blob("a.txt", "one\nthree"), blob("b.txt", "three\nfour"), blob("c.txt", "broken"))
+    plan = await pipeline(store, embedder).run(stream(*files), dry_run=True)
+    assert embedder.sizes == []
+    assert await store.revisions("default") == {"file:///a.txt": (await known(store))["file:///a.txt"]}
+    assert await store.count(Scope()) == 2
+    done = await pipeline(store, embedder).run(stream(*files))
+    for result in (plan, done):
+        assert (result.count("ready"), result.count("failed"), result.chunks) == (2, 1, 4)
+    assert (plan.embedded, plan.tokens) == (done.embedded, done.tokens)
+
+
+async def known(store: MemoryStore) -> dict[str, str]:
+    return dict(await store.revisions("default"))
+
+
+async def test_an_unchanged_source_is_told_without_its_content() -> None:
+    result = await pipeline(MemoryStore(), FakeEmbedder()).run(stream(Unchanged(uri="http://x/", name="x")))  # type: ignore[arg-type]
+    assert [(file.uri, file.status) for file in result.files] == [("http://x/", "unchanged")]
+
+
+async def test_pages_are_told_while_a_parser_reads_them() -> None:
+    """C13: a scan of many pages takes minutes, and says where it is."""
+
+    async def scan(source: Blob) -> Document:
+        for done in range(3):
+            page(done, 3)
+        return await parse(source)
+
+    events: list[object] = []
+    reading = IngestPipeline(parse=scan, split=split, store=MemoryStore(), embedder=FakeEmbedder())
+    await reading.run(stream(blob("scan.pdf", "text")), on_event=events.append)
+    pages = [event for event in events if isinstance(event, PagesRead)]
+    assert [(event.name, event.done, event.pages) for event in pages] == [
+        ("scan.pdf", 0, 3), ("scan.pdf", 1, 3), ("scan.pdf", 2, 3),
+    ]  # fmt: skip
+
+
+async def test_only_a_store_and_an_embedder_are_needed() -> None:
+    """A26: one blob, several, or a stream; files are parsed and split without being told how."""
+    store = MemoryStore()
+    simple = IngestPipeline(store=store, embedder=FakeEmbedder())
+    text = "# Ferry\n\n" + "The ferry leaves Halm at 22:15. " * 200
+    with anyio.fail_after(60):
+        one = await simple.run(blob("ferry.md", text))
+        several = await simple.run([blob("ferry.md", text), blob("b.html", "<html><p>Herons")])
+    assert (one.count("ready"), one.chunks > 3) == (1, True)
+    assert (several.count("unchanged"), several.count("ready")) == (1, 1)
+    hits = await store.search_text("herons", scope=Scope(), top_k=3)
+    assert [hit.chunk.text for hit in hits] == ["Herons"]

@@ -40,6 +40,7 @@ async def failure(source: Path, **options: object) -> ContentError:
 
 
 async def test_a_folder_is_read_by_name_with_everything_below_it(tmp_path: Path) -> None:
+    """A12: folders, recursive and not."""
     write(tmp_path, "b.txt", "a/z.md", "a/deep/er/c.txt", "c.txt")
     assert await names(tmp_path) == ["c.txt", "z.md", "b.txt", "c.txt"]
     assert await names(tmp_path, recursive=False) == ["b.txt", "c.txt"]

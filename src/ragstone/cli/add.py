@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote
 
 import typer
 
-from ragstone.cli.options import Base, Json
+from ragstone.address import is_web
+from ragstone.cli.options import Base, Glob, Jobs, Json, PasswordFile
 from ragstone.cli.progress import AddProgress, Notices
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import event_json, summary_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say, told
 from ragstone.errors import InputError
-from ragstone.types import DEFAULT_BASE
+from ragstone.types import DEFAULT_BASE, MEMBER_MARK
 
 if TYPE_CHECKING:
     from ragstone.ingest import FileResult, IngestEvent, IngestResult
@@ -24,25 +26,23 @@ if TYPE_CHECKING:
 MAX_JOBS = 64
 # From this many files with one reason on, the reason is written once.
 GROUPED = 4
+SHOWN_REASONS = 3
+"""Different reasons told for the members of one container."""
 
 Sources = Annotated[list[str], typer.Argument(metavar="PATH", help=say("cli.arg_sources"))]
-Glob = Annotated[
-    Optional[str],  # noqa: UP045 (read by typer at run time)
-    typer.Option("--glob", "-g", metavar="GLOB", help=say("cli.opt_glob")),
-]
-Jobs = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option("--jobs", "-j", metavar="N", help=say("cli.opt_jobs")),
-]
 
 
 def add(
-    sources: Sources, base: Base = None, glob: Glob = None, jobs: Jobs = None, as_json: Json = False
+    sources: Sources,
+    base: Base = None,
+    glob: Glob = None,
+    jobs: Jobs = None,
+    password_file: PasswordFile = None,
+    as_json: Json = False,
 ) -> int:
     terminal = Terminal(as_json=as_json)
     checked_sources(sources)
-    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
-        raise InputError("cli.jobs", value=jobs, limit=MAX_JOBS)
+    checked_jobs(jobs)
     # A name that is blank is refused: it may be a variable that was never set.
     name = DEFAULT_BASE if base is None else base
     notices = Notices(terminal)
@@ -57,7 +57,7 @@ def add(
         return await bases.add(*sources, base=name, glob=glob, jobs=jobs, on_event=on_event)
 
     started = time.perf_counter()
-    result = with_bases(terminal, work, notices=notices)
+    result = with_bases(terminal, work, notices=notices, password_file=password_file)
     seconds = time.perf_counter() - started
     if as_json:
         terminal.emit(summary_json(name, result, seconds))
@@ -66,14 +66,19 @@ def add(
     return exit_code(result)
 
 
+def checked_jobs(jobs: int | None) -> None:
+    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
+        raise InputError("cli.jobs", value=jobs, limit=MAX_JOBS)
+
+
 def checked_sources(sources: list[str]) -> None:
     """Refuse what is no path, with the way to write it."""
     for source in sources:
         path = Path(source)
         if not source.strip():
             raise InputError("cli.source_blank")
-        if source.lower().startswith(("http://", "https://")):
-            raise InputError("kb.url_later", source=source)
+        if is_web(source):
+            continue
         if any(char in source for char in "*?[") and not path.exists():
             folder = next(
                 (parent for parent in path.parents if not any(char in str(parent) for char in "*?[")), Path()
@@ -103,6 +108,12 @@ def show_summary(terminal: Terminal, base: str, result: IngestResult, seconds: f
             seconds=seconds,
         )
     )
+    show_remarks(terminal, result)
+
+
+def show_remarks(terminal: Terminal, result: IngestResult) -> None:
+    """What the reader should know of single files: warnings, and the reasons of failures."""
+    failed = [file for file in result.files if file.status == "failed"]
     if warned := sum(bool(file.warnings) for file in result.files):
         terminal.line(say("cli.add_warned", count=warned), style="yellow")
     if failed:
@@ -111,8 +122,9 @@ def show_summary(terminal: Terminal, base: str, result: IngestResult, seconds: f
 
 
 def _show_failures(terminal: Terminal, failed: list[FileResult]) -> None:
+    single, within = _by_container(failed)
     by_reason: dict[str, list[str]] = {}
-    for file in failed:
+    for file in single:
         by_reason.setdefault(_reason(file), []).append(file.name)
     few = [(name, reason) for reason, names in by_reason.items() if len(names) < GROUPED for name in names]
     if few:
@@ -122,6 +134,23 @@ def _show_failures(terminal: Terminal, failed: list[FileResult]) -> None:
             terminal.line(say("cli.add_group", count=len(names), reason=reason), indent=2)
             for name in names:
                 terminal.line(name, indent=4)
+    for container, members in within.items():
+        reasons = list(dict.fromkeys(map(_reason, members)))
+        more = " ..." if len(reasons) > SHOWN_REASONS else ""
+        shown = " | ".join(reasons[:SHOWN_REASONS]) + more
+        terminal.line(say("cli.add_within", name=container, count=len(members), reasons=shown), indent=2)
+
+
+def _by_container(failed: list[FileResult]) -> tuple[list[FileResult], dict[str, list[FileResult]]]:
+    """Files to name one by one, and by container those of which there are many."""
+    single: list[FileResult] = []
+    members: dict[str, list[FileResult]] = {}
+    for file in failed:
+        container, mark, _ = file.uri.partition(MEMBER_MARK)
+        (members.setdefault(container, []) if mark else single).append(file)
+    few = [file for files in members.values() if len(files) < GROUPED for file in files]
+    many = {uri: files for uri, files in members.items() if len(files) >= GROUPED}
+    return single + few, {unquote(uri.rpartition("/")[2]): files for uri, files in many.items()}
 
 
 def _reason(file: FileResult) -> str:

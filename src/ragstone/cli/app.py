@@ -34,6 +34,7 @@ class Entry:
 COMMANDS = {
     "demo": Entry("demo", "demo", "cli.about_demo", "cli.help_demo"),
     "add": Entry("add", "add", "cli.about_add", "cli.help_add"),
+    "sync": Entry("sync", "sync", "cli.about_sync", "cli.help_sync"),
     "ask": Entry("ask", "ask", "cli.about_ask", "cli.help_ask"),
     "chat": Entry("chat", "chat", "cli.about_chat", "cli.help_chat"),
     "search": Entry("search", "search", "cli.about_search", "cli.help_search"),
@@ -113,7 +114,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         # A terminal has just shown ^C at the start of the line.
         sys.stderr.write("\n" * sys.stderr.isatty())
-        sys.stderr.write(say("cli.stopped_add" if "add" in arguments[:2] else "cli.stopped") + "\n")
+        sys.stderr.write(
+            say("cli.stopped_add" if {"add", "sync"} & set(arguments[:2]) else "cli.stopped") + "\n"
+        )
         return 130
     except Exception as error:  # noqa: BLE001 (the edge of the program)
         if _broken_pipe(error):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli.answers import local_path, opening, place
-from ragstone.cli.options import Base, Json
+from ragstone.cli.options import Base, Json, PasswordFile
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import chunk_json, document_json, info_json
 from ragstone.cli.terminal import Terminal
@@ -53,13 +53,13 @@ def show(
     return 0
 
 
-def parse(file: File, as_json: Json = False) -> int:
+def parse(file: File, password_file: PasswordFile = None, as_json: Json = False) -> int:
     terminal = Terminal(as_json=as_json)
 
     async def work(bases: KnowledgeBases) -> Document:
         return await bases.parse(file)
 
-    document = with_bases(terminal, work)
+    document = with_bases(terminal, work, password_file=password_file)
     if as_json:
         terminal.emit(document_json(document))
         return 0

@@ -25,4 +25,16 @@ TopK: TypeAlias = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--top-k", "-k", metavar="N", help=say("cli.opt_top_k")),
 ]
+Glob: TypeAlias = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--glob", "-g", metavar="GLOB", help=say("cli.opt_glob")),
+]
+Jobs: TypeAlias = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--jobs", "-j", metavar="N", help=say("cli.opt_jobs")),
+]
+PasswordFile: TypeAlias = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--password-file", metavar="FILE", help=say("cli.opt_password_file")),
+]
 Words: TypeAlias = Annotated[list[str], typer.Argument(metavar="QUESTION", help=say("cli.arg_question"))]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
+    from ragstone.ingest import IngestEvent
     from ragstone.kb.evaluation import EvaluationEvent
     from ragstone.kb.facade import Found
     from ragstone.kb.reindex import ReindexEvent
@@ -92,20 +93,23 @@ class AddProgress:
         self._task: TaskID | None = None
         self._files = self._chunks = 0
         self._found = found
-        self._name = ""
+        self._name = self._pages = ""
         self._started = time.perf_counter()
 
-    def __call__(self, event: Found | ReindexEvent) -> None:
-        from ragstone.ingest import ChunksEmbedded, FileResult
+    def __call__(self, event: Found | IngestEvent | ReindexEvent) -> None:
+        from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
         from ragstone.kb.reindex import ToBuild
 
         if isinstance(event, FileResult):
             self._files += 1
-            self._name = event.name
+            self._name, self._pages = event.name, ""
         elif isinstance(event, ChunksEmbedded):
             self._chunks += event.chunks
         elif isinstance(event, ToBuild):
             self._found = self._files + event.documents
+        elif isinstance(event, PagesRead):
+            self._name = event.name
+            self._pages = say("cli.add_pages", done=event.done, pages=event.pages)
         else:
             self._found = event.files
             self._started = time.perf_counter()
@@ -131,7 +135,7 @@ class AddProgress:
             left = seconds / self._files * (self._found - self._files)
             facts.append(say("cli.add_left", time=clock(left)))
         if self._name:
-            facts.append(visible(shortened(self._name, 32)))
+            facts.append(f"{visible(shortened(self._name, 32))} {self._pages}".rstrip())
         return " · ".join(facts)
 
 

@@ -19,16 +19,21 @@ def with_bases(
     work: Callable[[KnowledgeBases], Awaitable[T]],
     *,
     notices: Notices | None = None,
+    password_file: str | None = None,
 ) -> T:
     """Run `work` with the knowledge bases of the settings; long waits are shown meanwhile."""
     import anyio
+    import anyio.to_thread
 
     from ragstone.kb.facade import KnowledgeBases
+    from ragstone.kb.settings import load
 
     notices = notices or Notices(terminal)
 
     async def run() -> T:
-        bases = await KnowledgeBases.open(on_notice=notices)
+        overrides = {} if password_file is None else {"password_file": password_file}
+        settings = await anyio.to_thread.run_sync(lambda: load(overrides=overrides))
+        bases = await KnowledgeBases.open(settings, on_notice=notices)
         try:
             result = await work(bases)
         finally:

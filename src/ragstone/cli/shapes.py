@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ragstone.kb.evaluation import Evaluation
     from ragstone.kb.facade import Found
     from ragstone.kb.reindex import Reindexed
+    from ragstone.kb.syncing import SyncResult
     from ragstone.store.deletion import Proof
 
 Json = dict[str, object]
@@ -197,10 +198,18 @@ def chunk_json(chunk: Chunk) -> Json:
 
 
 def event_json(event: Found | IngestEvent) -> Json:
-    from ragstone.ingest import ChunksEmbedded, FileResult
+    from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
 
     if isinstance(event, FileResult):
         return {"event": "file", **file_json(event)}
+    if isinstance(event, PagesRead):
+        return {
+            "event": "pages",
+            "uri": event.uri,
+            "name": event.name,
+            "done": event.done,
+            "pages": event.pages,
+        }
     if isinstance(event, ChunksEmbedded):
         return {"event": "chunks", "chunks": event.chunks, "reused": event.reused}
     return {"event": "found", "files": event.files, "bytes": event.bytes}
@@ -234,6 +243,20 @@ def summary_json(base: str, result: IngestResult, seconds: float) -> Json:
         "seconds": round(seconds, 3),
         "stage_seconds": {stage: round(spent, 3) for stage, spent in result.seconds.items()},
         "failures": [file_json(file) for file in result.files if file.status == "failed"],
+    }
+
+
+def sync_json(base: str, result: SyncResult, seconds: float) -> Json:
+    return {
+        **summary_json(base, result.ingest, seconds),
+        "dry_run": result.dry_run,
+        "added": result.added,
+        "updated": result.updated,
+        "deleted": len(result.gone),
+        "gone": result.gone,
+        "chunks_deleted": result.chunks_deleted,
+        "deleted_rows": result.deleted.rows,
+        "outside": result.outside,
     }
 
 

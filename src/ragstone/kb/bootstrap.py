@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from ragstone.augment import CitedContext
 from ragstone.chat.unavailable import UnavailableChatModel
@@ -23,7 +24,7 @@ from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderEr
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.reindex import Rebuild, ReindexEvent
-from ragstone.kb.settings import Settings
+from ragstone.kb.settings import Settings, read_passwords
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
@@ -170,6 +171,7 @@ class App:
             # How files are read. How texts are split and indexed belongs to the generation.
             settings="/".join((PARSER_REVISION, *(["ocr"] if ocr.installed() else []), CLEANER_REVISION)),
             parsers=parsers or settings.parse_workers,
+            unlocks=bool(settings.password_file),
         )
 
     async def rebuild(self, on_event: Callable[[ReindexEvent], None] | None = None) -> Rebuild:
@@ -315,10 +317,12 @@ class App:
 
     async def _open_parser(self, workers: int) -> ParserPool:
         settings = self.settings
+        passwords = await anyio.to_thread.run_sync(read_passwords, settings.password_file)
         pool = ParserPool(
             workers=workers,
             timeout=settings.parse_timeout,
             memory=settings.parse_memory_mb * 1_000_000,
+            passwords=passwords,
         )
         self._stack.push_async_callback(pool.aclose)
         return pool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict, Unpack, overload
@@ -19,16 +19,17 @@ from ragstone.assistant import typed_end
 from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceNotFound
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
-from ragstone.ingest import IngestEvent, IngestResult
+from ragstone.ingest import IngestEvent, IngestPipeline, IngestResult
 from ragstone.kb import bases, documents
 from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
 from ragstone.kb.golden import Golden
+from ragstone.kb.loading import Loading
 from ragstone.kb.reindex import Check, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
-from ragstone.load.files import files, scan
+from ragstone.kb.syncing import SyncResult, synced
 from ragstone.memory import window
 from ragstone.postgres.pool import Database
 from ragstone.retrieve.store import SearchMode
@@ -134,45 +135,94 @@ class KnowledgeBases:
         jobs: int | None = None,
         on_event: Callable[[AddEvent], None] | None = None,
     ) -> IngestResult:
-        """Read files and folders into a base, which is made when it is not there.
+        """Read files, folders and addresses into a base, which is made when it is not there.
 
-        Unchanged files are skipped. A file that fails is in the result with its reason;
-        the others go on. `jobs` files are parsed at once.
+        Of a sitemap the pages are read. Unchanged files are skipped. A file that fails is in
+        the result with its reason; the others go on. `jobs` files are parsed at once.
 
         Raises:
             SourceNotFound: a path does not exist, or nothing in it can be added.
             ModelMismatch: the base was built with another embedding model.
         """
-        limit = self._app.settings.max_file_mb * 1_000_000
-        found = [await scan(str(source), glob=glob) for source in sources]
-        if not any(item.files for item in found):
-            raise SourceNotFound("kb.nothing_to_add", source=", ".join(map(str, sources)))
+        names = list(map(str, sources))
+        loading = Loading(self._app.settings, glob=glob)
+        found = await loading.scan(names)
+        if not found.files:
+            raise SourceNotFound("kb.nothing_to_add", source=", ".join(names))
         if on_event is not None:
-            on_event(Found(files=sum(item.files for item in found), bytes=sum(item.bytes for item in found)))
+            on_event(Found(files=found.files, bytes=found.bytes))
         pipeline = await self._app.ingest(jobs)
         base_id = await self._base_for_writing(base)
+        async with self._loading(glob, pipeline, base_id) as loading, aclosing(loading.all(names)) as blobs:
+            return await pipeline.run(blobs, base_id=base_id, on_event=on_event)
 
-        async def blobs() -> AsyncGenerator[Blob | LoadFailure, None]:
-            for source in sources:
-                async with aclosing(files(str(source), glob=glob, max_bytes=limit)) as stream:
-                    async for item in stream:
-                        yield item
+    async def sync(
+        self,
+        source: str | Path,
+        *,
+        base: str,
+        glob: str | None = None,
+        jobs: int | None = None,
+        dry_run: bool = False,
+        allow_empty: bool = False,
+        on_event: Callable[[AddEvent], None] | None = None,
+    ) -> SyncResult:
+        """Make a base equal to a folder, file or sitemap: add, update and delete.
 
-        async with aclosing(blobs()) as stream:
-            return await pipeline.run(stream, base_id=base_id, on_event=on_event)
+        Only documents whose uri lies below the source, and fits `glob`, are touched. With
+        `dry_run` nothing is changed: the result says what would be. Unless `allow_empty`, a
+        source without any file is refused while the base holds documents of it.
+
+        Raises:
+            InputError: the source is empty. SourceNotFound: it is not there.
+            ModelMismatch: the base was built with another embedding model.
+        """
+        name, loading = str(source), Loading(self._app.settings, glob=glob)
+        found = await loading.scan([name])
+        if on_event is not None:
+            on_event(Found(files=found.files, bytes=found.bytes))
+        pipeline = await self._app.ingest(jobs)
+        base_id = await (self._base_for_plan(base) if dry_run else self._base_for_writing(base))
+        stored = await documents.listing(await self._database(), base_id)
+        async with self._loading(glob, pipeline, base_id) as loading:
+            return await synced(
+                name,
+                loading=loading,
+                pipeline=pipeline,
+                base_id=base_id,
+                stored=stored,
+                dry_run=dry_run,
+                allow_empty=allow_empty,
+                on_event=on_event,
+            )
+
+    @asynccontextmanager
+    async def _loading(
+        self, glob: str | None, pipeline: IngestPipeline, base_id: str
+    ) -> AsyncGenerator[Loading, None]:
+        store = await self._app.store()
+        loading = Loading(self._app.settings, glob=glob, pipeline=pipeline, store=store, base_id=base_id)
+        try:
+            yield loading
+        finally:
+            await loading.aclose()
 
     async def parse(self, path: str | Path) -> Document:
-        """The text, pages and headings that `add` would store for this file.
+        """The text, pages and headings that `add` would store for this file or address.
 
         Raises:
             ContentError: it cannot be read; the reason `add` would give.
         """
-        limit = self._app.settings.max_file_mb * 1_000_000
-        async with aclosing(files(str(path), max_bytes=limit)) as stream:
-            async for item in stream:
-                if isinstance(item, LoadFailure):
-                    raise item.error
-                return await self._app.read(item)
+        loading = Loading(self._app.settings)
+        try:
+            async with aclosing(loading(str(path))) as stream:
+                async for item in stream:
+                    if isinstance(item, LoadFailure):
+                        raise item.error
+                    if isinstance(item, Blob):
+                        return await self._app.read(item)
+        finally:
+            await loading.aclose()
         raise SourceNotFound("kb.nothing_to_add", source=path)
 
     async def documents(self, base: str | None = None) -> list[DocumentInfo]:
@@ -397,6 +447,12 @@ class KnowledgeBases:
                 self._app.notify("kb.settings_changed", base=name)
         await generations.bind(base_id, embedder.identity, embedder.dimension, settings=rebuild.settings)
         return base_id
+
+    async def _base_for_plan(self, name: str) -> str:
+        """As `_base_for_writing`, but a base that is not there is not made."""
+        if bases.checked_name(name) in await bases.ids_by_name(await self._database()):
+            return await self._base_for_writing(name)
+        return secrets.token_hex(8)  # the id of no base: nothing is stored in it
 
     async def _base_id(self, name: str | None) -> str | None:
         return None if name is None else (await bases.resolve(await self._database(), [name]))[0]

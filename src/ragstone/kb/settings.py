@@ -97,6 +97,12 @@ class Settings:
     parse_workers: int = 2
     parse_timeout: float = 60.0
     parse_memory_mb: int = 1_024
+    password_file: str = ""
+    """A file with a password a line, tried on encrypted files; readable by you only."""
+    web_allow_private: bool = False
+    """Whether `add` may read addresses inside a network (localhost, 10.0.0.0/8, ...)."""
+    web_max_pages: int = 1_000
+    """Pages read of one sitemap."""
 
     test_embedder: Literal["", "fake"] = ""
     """For tests: `fake` takes the deterministic embedder instead of a model."""
@@ -187,6 +193,24 @@ def _open_to_others(path: Path) -> bool:
     return sys.platform != "win32" and bool(path.stat().st_mode & 0o077)
 
 
+def read_passwords(path: str) -> tuple[str, ...]:
+    """The passwords in a file, one a line. Blocks.
+
+    Raises:
+        InvalidSetting: it cannot be read, or others can read it.
+    """
+    if not path:
+        return ()
+    file = Path(path).expanduser()
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InvalidSetting("kb.password_file", path=file, reason=type(error).__name__) from error
+    if file.is_file() and _open_to_others(file):
+        raise InvalidSetting("kb.password_open", path=file)
+    return tuple(dict.fromkeys(line for line in text.splitlines() if line))
+
+
 def _check_name(name: str, where: str) -> None:
     names = [item.name for item in fields(Settings)]
     if name not in names:
@@ -220,6 +244,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "parse_workers": (1, 64),
     "parse_timeout": (1, 3_600),
     "parse_memory_mb": (256, 1_000_000),
+    "web_max_pages": (1, 1_000_000),
     "embed_batch": (1, 2_048),
     "embed_max_tokens": (32, 1_000_000),
     "embed_threads": (0, 1_024),

@@ -40,6 +40,14 @@ class Scan:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The uris of the files in a source, and those of its files and folders that cannot be looked at."""
+
+    uris: frozenset[str]
+    unreadable: tuple[str, ...] = ()
+
+
 async def files(
     source: str, *, glob: str | None = None, recursive: bool = True, max_bytes: int = MAX_BYTES
 ) -> AsyncGenerator[Blob | LoadFailure, None]:
@@ -75,13 +83,40 @@ async def scan(source: str, *, glob: str | None = None, recursive: bool = True) 
     return await anyio.to_thread.run_sync(count)
 
 
-def _found(source: str, *, glob: str | None, recursive: bool) -> Iterator[Path | LoadFailure]:
-    path = _path(source)
+async def listing(source: str, *, glob: str | None = None, recursive: bool = True) -> Listing:
+    """The uris that `files` would give, without reading a file. Raises SourceNotFound."""
+
+    def look() -> Listing:
+        found = list(_found(source, glob=glob, recursive=recursive))
+        return Listing(
+            uris=frozenset(path.as_uri() for path in found if isinstance(path, Path)),
+            unreadable=tuple(item.uri for item in found if isinstance(item, LoadFailure)),
+        )
+
+    return await anyio.to_thread.run_sync(look)
+
+
+def fits_glob(below: str, glob: str) -> bool:
+    """Whether the file at path `below` its folder (with slashes) is one that `glob` keeps."""
+    path = below if "/" in glob else below.rpartition("/")[2]
+    return re.fullmatch(_pattern(glob), path, re.IGNORECASE) is not None
+
+
+def source_uri(source: str) -> str:
+    """The uri of a file or folder: the beginning of the uris of all files in it. Blocks."""
+    return _root(source).as_uri()
+
+
+def _root(source: str) -> Path:
     try:
-        root = path.resolve(strict=True)
+        return _path(source).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:  # missing, a loop of links, a NUL in the name
         shown = source.encode("utf-8", "backslashreplace").decode()
         raise SourceNotFound("load.not_found", path=shown, folder=Path.cwd()) from error
+
+
+def _found(source: str, *, glob: str | None, recursive: bool) -> Iterator[Path | LoadFailure]:
+    root = _root(source)
     if not root.is_dir():
         return iter((root,))
     try:

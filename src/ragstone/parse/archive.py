@@ -28,6 +28,7 @@ from ragstone.errors import (
 from ragstone.parse.decode import decode, tidy_characters
 from ragstone.parse.members import MAX_MEMBERS, MAX_TOTAL_BYTES, Entry, refused, skipped_path
 from ragstone.parse.outline import document
+from ragstone.parse.unlock import passwords
 from ragstone.types import Blob, Document, Remark
 
 MEDIA_TYPES = {
@@ -38,6 +39,8 @@ MEDIA_TYPES = {
     "xz": "application/x-xz",
 }
 _PACKED = ((b"\x1f\x8b\x08", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"))
+_AES = 99
+"""The method that stands in the directory of a ZIP for members that WinZip's AES hides."""
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
     IndexError, OverflowError,
@@ -121,7 +124,7 @@ def _zip_entries(blob: Blob) -> Iterator[Entry]:
     infos = [info for info in archive.infolist() if not info.is_dir()]
     for info, path in zip(infos, _zip_names(infos), strict=True):
         kind = (info.external_attr >> 16) & 0o170000 if info.create_system == 3 else 0
-        if info.flag_bits & 0x1:
+        if info.flag_bits & 0x1 and not passwords():
             yield refused(path, PasswordRequired("parse.password", name=path))
         elif kind not in (0, 0o100000):
             yield refused(path, UnsupportedContent("parse.member_link", name=path))
@@ -136,8 +139,23 @@ def _zip_entries(blob: Blob) -> Iterator[Entry]:
 
 
 def _zip_read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, limit: int) -> bytes:
+    if info.flag_bits & 0x1:
+        return _zip_unlock(archive, info, path, limit)
     with _damage(path, "ZIP"), archive.open(info) as part:
         return part.read(limit + 1)
+
+
+def _zip_unlock(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, limit: int) -> bytes:
+    """An encrypted member, with the first of the passwords that opens it."""
+    if info.compress_type == _AES:
+        raise UnsupportedContent("parse.member_aes", name=path)
+    for password in passwords():
+        try:
+            with archive.open(info, pwd=password.encode()) as part:
+                return part.read(limit + 1)
+        except (RuntimeError, zipfile.BadZipFile, zlib.error):
+            continue  # one wrong password in 256 is found out only by what it unpacks to
+    raise PasswordRequired("parse.password_wrong", name=path, count=len(passwords()))
 
 
 def _zip_names(infos: Sequence[zipfile.ZipInfo]) -> list[str]:

@@ -49,14 +49,22 @@ class Decoded:
     damaged: int = 0
 
 
-def decode(data: bytes, *, name: str = "") -> Decoded:
+def decode(data: bytes, *, name: str = "", charset: str = "") -> Decoded:
     """The text in `data`, tidied by `tidy_characters`.
+
+    `charset` is what a server said; it wins over what the text declares.
 
     Raises:
         UnsupportedContent: no encoding makes text of it.
     """
     decoded = _by_mark(data) or _by_zero_bytes(data) or _as_utf8(data) or _by_escapes(data)
-    decoded = decoded or _as_declared(data) or _as_damaged_utf8(data) or _by_score(data)
+    decoded = (
+        decoded
+        or _as_labelled(data, charset)
+        or _as_declared(data)
+        or _as_damaged_utf8(data)
+        or _by_score(data)
+    )
     if decoded is None or _looks_binary(decoded.text):
         raise UnsupportedContent("parse.binary", name=name)
     return Decoded(text=tidy_characters(decoded.text), encoding=decoded.encoding, damaged=decoded.damaged)
@@ -114,11 +122,13 @@ def _as_declared(data: bytes) -> Decoded | None:
     if not head.lstrip().startswith(b"<") and b"<meta" not in head.lower():
         return None
     match = _DECLARED.search(head)
-    if match is None:
-        return None
+    return None if match is None else _as_labelled(data, match[1].decode("ascii"))
+
+
+def _as_labelled(data: bytes, charset: str) -> Decoded | None:
     try:
-        label = codecs.lookup(match[1].decode("ascii")).name
-    except LookupError:
+        label = codecs.lookup(charset).name
+    except (LookupError, ValueError):
         return None
     if not label.startswith(("gb", "big5", "shift", "euc", "iso", "cp", "windows", "koi8", "mac", "ascii")):
         return None  # UTF-8 was tried; others are no charsets (rot13, base64)

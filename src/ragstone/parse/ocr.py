@@ -6,14 +6,14 @@ order and joined to paragraphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from ragstone import trace
 from ragstone.parse.decode import tidy_characters
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ MEMORY = 2_000_000_000
 """Bytes of address space that the engine takes beyond what other parsers need."""
 
 _Box: TypeAlias = "list[tuple[float, float]]"
-_progress: ContextVar[Callable[[int, int], None] | None] = ContextVar("ragstone_ocr_progress", default=None)
 
 
 def installed() -> bool:
@@ -39,16 +38,9 @@ def installed() -> bool:
     return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
 
 
-def on_progress(report: Callable[[int, int], None]) -> None:
-    """Call `report(done, pages)` before each page from here on."""
-    _progress.set(report)
-
-
 def progress(done: int, pages: int) -> None:
     """Say that a page comes: the time limit counts anew, and the memory limit is that of OCR."""
-    report = _progress.get()
-    if report is not None:
-        report(done, pages)
+    trace.page(done, pages)
 
 
 def read(pixels: NDArray[np.uint8]) -> str:

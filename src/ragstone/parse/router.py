@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TypeAlias, cast
@@ -194,11 +195,12 @@ def package_type(package: Package) -> str:
 
 
 def _parse_textual(blob: Blob) -> Document:
-    suffix = suffix_of(blob.name)
+    suffix, charset = suffix_of(blob.name), _charset(blob.media_type)
+    blob = replace(blob, media_type=blob.media_type.partition(";")[0].strip().lower())
     if is_mail(blob.data, suffix):
         return parse_mail(blob)
     try:
-        decoded = decode(blob.data, name=blob.name)
+        decoded = decode(blob.data, name=blob.name, charset=charset)
     except UnsupportedContent:
         if suffix in _BINARY_NAMES:
             raise CorruptContent("parse.misnamed", name=blob.name, claimed=suffix.upper()) from None
@@ -218,6 +220,12 @@ def _parse_textual(blob: Blob) -> Document:
     if suffix in _MARKDOWN_NAMES or blob.media_type == "text/markdown":
         return parse_markdown(blob, decoded)
     return parse_text(blob, decoded)
+
+
+def _charset(media_type: str) -> str:
+    """The charset that a Content-Type names; empty where it names none."""
+    match = re.search(r"""charset\s*=\s*["']?([\w.:-]+)""", media_type, re.IGNORECASE | re.ASCII)
+    return match[1] if match else ""
 
 
 def _parse_structured(blob: Blob, decoded: Decoded, suffix: str) -> Document | None:

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
+from anyio import from_thread
 
+from ragstone import trace
 from ragstone.errors import ParserFailed, RagstoneError
 from ragstone.parse import wire
 from ragstone.parse.containers import may_hold_members
@@ -46,7 +48,9 @@ class ParserPool:
 
     `timeout` counts seconds for one file, of a scan for one page; `memory` the bytes of
     address space a process may use (not limited on Windows and macOS; OCR gets more);
-    `max_input` and `max_output` the bytes of a file and of its text. Processes start when
+    `max_input` and `max_output` the bytes of a file and of its text. An encrypted file is
+    tried with each of `passwords`, which reach the process with the file and are kept nowhere.
+    Processes start when
     they are first needed, serve `recycle` files and end with this one, whatever ends it.
     Used within one event loop.
     """
@@ -60,8 +64,10 @@ class ParserPool:
         max_input: int = 256 * 1024 * 1024,
         max_output: int = 64 * 1024 * 1024,
         recycle: int = 200,
+        passwords: Sequence[str] = (),
     ) -> None:
         self._workers, self._recycle = workers, recycle
+        self._passwords = tuple(passwords)
         self._limits = {
             "timeout": timeout, "memory": memory, "max_input": max_input, "max_output": max_output
         }  # fmt: skip
@@ -83,7 +89,7 @@ class ParserPool:
         async with self._slots:
             if self._closed:
                 raise RuntimeError("this ParserPool is closed")
-            worker = self._idle_worker() or _Worker(self._limits)
+            worker = self._idle_worker() or _Worker(self._limits, self._passwords)
             self._busy.add(worker)
             try:
                 outcome = await self._serve(worker, blob, lambda: worker.ask(blob))
@@ -110,7 +116,7 @@ class ParserPool:
         async with self._unpacking:
             if self._closed:
                 raise RuntimeError("this ParserPool is closed")
-            worker = self._idle_worker() or _Worker(self._limits)
+            worker = self._idle_worker() or _Worker(self._limits, self._passwords)
             self._busy.add(worker)
             whole = False
             try:
@@ -195,8 +201,9 @@ class ParserPool:
 class _Worker:
     """One process and its pipes. All methods but `kill` block and run in a thread."""
 
-    def __init__(self, limits: dict[str, float]) -> None:
+    def __init__(self, limits: dict[str, float], passwords: tuple[str, ...]) -> None:
         self._limits = limits
+        self._passwords = passwords
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: BinaryIO | None = None
         self._killed = self._broken = False
@@ -254,7 +261,13 @@ class _Worker:
         try:
             if task:
                 self._files += 1
-                about = {"task": task, "uri": blob.uri, "name": blob.name, "media_type": blob.media_type}
+                about = {
+                    "task": task,
+                    "uri": blob.uri,
+                    "name": blob.name,
+                    "media_type": blob.media_type,
+                    "passwords": self._passwords,
+                }
                 wire.send(requests, about, blob.data)
             header, body = self._receive(answers, max_body)
             if "crash" in header:
@@ -274,6 +287,7 @@ class _Worker:
             if "progress" not in header:
                 return header, body
             self.moved = time.monotonic()
+            from_thread.run_sync(_report, header)
         raise wire.Broken("it never ends")
 
     def _popen(self) -> subprocess.Popen[bytes]:
@@ -342,6 +356,12 @@ class _Worker:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4000))
         return self._errors.read().decode("utf-8", "replace").strip()
+
+
+def _report(header: wire.Header) -> None:
+    done, pages = header["progress"], header.get("of")
+    if isinstance(done, int) and isinstance(pages, int):
+        trace.page(done, pages)
 
 
 def _environment() -> dict[str, str]:

@@ -16,9 +16,13 @@ from queue import SimpleQueue
 from typing import BinaryIO, cast
 
 from ragstone.errors import ContentTooLarge, MissingExtra, RagstoneError
-from ragstone.parse import ocr, wire
+from ragstone.parse import ocr, unlock, wire
 from ragstone.parse.offline import cut_off_network
+from ragstone.trace import on_page as on_pages
 from ragstone.types import Blob
+
+Task = tuple[str, Blob, tuple[str, ...]]
+"""What to do, with which file, and the passwords it may be opened with."""
 
 MAX_STDERR = 64 * 1024 * 1024
 """Bytes any file the worker writes may have; its stderr is one."""
@@ -32,7 +36,7 @@ def main() -> None:
     memory = int(limits["memory"])
     _limit_resources(memory=memory + ocr.MEMORY)
     _limit_memory(memory)
-    queue: SimpleQueue[tuple[str, Blob]] = SimpleQueue()
+    queue: SimpleQueue[Task] = SimpleQueue()
     threading.Thread(target=_receive, args=(requests, queue, int(limits["max_input"])), daemon=True).start()
     wire.send(answers, {"ready": True})
 
@@ -42,14 +46,14 @@ def main() -> None:
         _limit_memory(memory + ocr.MEMORY)
         wire.send(answers, {"progress": done, "of": pages})
 
-    ocr.on_progress(on_page)
     while True:
-        task, blob = queue.get()
+        task, blob, passwords = queue.get()
         _limit_processor(limits["timeout"])
-        if task == "unpack":
-            header, body = _unpack(blob, answers, limits["timeout"])
-        else:
-            header, body = _answer(blob, int(limits["max_output"]))
+        with on_pages(on_page), unlock.using(passwords):
+            if task == "unpack":
+                header, body = _unpack(blob, answers, limits["timeout"])
+            else:
+                header, body = _answer(blob, int(limits["max_output"]))
         wire.send(answers, header, body)
         if "crash" in header:
             return  # what it left behind may harm the next file
@@ -66,13 +70,13 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return cast("BinaryIO", requests), cast("BinaryIO", answers)
 
 
-def _receive(requests: BinaryIO, queue: SimpleQueue[tuple[str, Blob]], max_input: int) -> None:
+def _receive(requests: BinaryIO, queue: SimpleQueue[Task], max_input: int) -> None:
     """Hand on what comes in; end the process when nothing more can come."""
     try:
         while True:
             header, body = wire.receive(requests, max_body=max_input)
             blob = Blob(uri=header["uri"], name=header["name"], media_type=header["media_type"], data=body)
-            queue.put((str(header["task"]), blob))
+            queue.put((str(header["task"]), blob, tuple(map(str, header["passwords"]))))
     except wire.Ended:
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 (without this thread the process would wait for ever)
@@ -84,7 +88,7 @@ def _answer(blob: Blob, max_output: int) -> tuple[wire.Header, bytes]:
     from ragstone.parse.router import parse
 
     try:
-        document = parse(blob)
+        document = parse(unlock.unlocked(blob))
         body = document.text.encode("utf-8", "replace")
         if len(body) > max_output:
             raise ContentTooLarge("parse.long", name=blob.name, limit=max_output)
@@ -100,7 +104,7 @@ def _unpack(blob: Blob, answers: BinaryIO, timeout: float) -> tuple[wire.Header,
     from ragstone.parse.containers import members
 
     try:
-        for member in members(blob):
+        for member in members(unlock.unlocked(blob)):
             wire.send(answers, wire.describe_member(member), member.data if isinstance(member, Blob) else b"")
             _limit_processor(timeout)
         return {"end": True}, b""
