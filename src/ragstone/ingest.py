@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -40,6 +40,10 @@ from ragstone.types import (
     Vectors,
     digest,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FileStatus: TypeAlias = Literal["ready", "unchanged", "failed"]
 
@@ -341,9 +345,14 @@ class _Run:
         """Give every chunk its vector: known ones from the store, each other text embedded once."""
         import numpy as np
 
+        none = np.empty((0, 0), np.uint8)
         embedder, chunks = self._pipeline.embedder, [chunk for prepared in group for chunk in prepared.chunks]
         texts = {chunk.embedding_hash: chunk.embedding_text for chunk in chunks}
-        vectors = dict(await self._pipeline.store.known_vectors(embedder.identity, list(texts)))
+        store = self._pipeline.store
+        vectors = dict(await store.known_vectors(embedder.identity, list(texts)))
+        tokens: dict[str, NDArray[np.generic]] = dict(
+            await store.token_vectors(embedder.identity, list(vectors))
+        )
         missing = sorted(texts.keys() - vectors.keys(), key=lambda name: (len(texts[name]), name))
         self._reused += len(texts) - len(missing)
         self._emit(ChunksEmbedded(chunks=len(texts) - len(missing), reused=len(texts) - len(missing)))
@@ -352,12 +361,17 @@ class _Run:
             with self._clock("embed"):
                 embedded = await embedder.embed_documents([texts[name] for name in hashes])
             vectors.update(zip(hashes, embedded.values, strict=True))
+            tokens.update(zip(hashes, embedded.token_vectors, strict=False))
             self._embedded += len(hashes)
             self._tokens += embedded.tokens
             self._emit(ChunksEmbedded(chunks=len(hashes), reused=0))
         for prepared in group:
-            rows = [vectors[chunk.embedding_hash] for chunk in prepared.chunks]
-            prepared.vectors = Vectors(model=embedder.identity, values=np.stack(rows).astype(np.float32))
+            names = [chunk.embedding_hash for chunk in prepared.chunks]
+            prepared.vectors = Vectors(
+                model=embedder.identity,
+                values=np.stack([vectors[name] for name in names]).astype(np.float32),
+                token_vectors=[tokens.get(name, none) for name in names] if tokens else (),
+            )
 
     async def _store(self, storing: MemoryObjectReceiveStream[_Prepared]) -> None:
         async with storing:
