@@ -45,7 +45,9 @@ class LanguageAxes:
 
 
 def _without(values: NDArray[np.float32], direction: NDArray[np.float32]) -> NDArray[np.float32]:
-    return values - (values @ direction)[:, None] * direction
+    import numpy as np
+
+    return (values - np.outer(values @ direction, direction)).astype(np.float32, copy=False)
 
 
 def unit(values: NDArray[np.float32]) -> NDArray[np.float32]:
