@@ -4,9 +4,12 @@
 
 FOLDER (default: ../shared/data/retrieval) holds dataset folders as `ragstone eval` reads
 them; one without corpus.jsonl whose name ends in `_to_<language>` takes the corpus of its
-neighbour in that language. The real store, splitter and model; vectors are kept in the
-cache folder, so that only the first run embeds. Writes benchmarks/results/retrieval.md
-unless only some sets were run.
+neighbour in that language. Made of these: the paraphrases' questions of one language on
+the passages of the other, and a base of both languages, `mixed_same` and `mixed_other`,
+which holds each passage of xquad in one language only: that of the question, or the other.
+The real store, splitter and model; vectors are kept in the cache folder, so that only the
+first run embeds. Writes benchmarks/results/retrieval.md unless only some sets were run;
+`--resume` takes what earlier runs measured with the same `--limit` from the cache folder.
 
 The last columns compare hybrid search with the better of its halves, question by
 question: the difference of the means and the standard error of that difference.
@@ -18,19 +21,21 @@ import argparse
 import hashlib
 import math
 import os
+import pickle
 import platform
 import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 import numpy as np
 
-from ragstone.evaluate import Dataset, means, measures, read_dataset
+from ragstone.evaluate import Dataset, Passage, Question, means, measures, read_dataset
 from ragstone.kb import bases
 from ragstone.kb.bootstrap import App
 from ragstone.kb.evaluation import ask, index, percentile
@@ -58,7 +63,9 @@ class KeptVectors:
     def __init__(self, embedder: Embedder, path: Path) -> None:
         self._embedder = embedder
         self._database = sqlite3.connect(path, check_same_thread=False)
-        self._database.execute("CREATE TABLE IF NOT EXISTS vectors (name TEXT PRIMARY KEY, data BLOB)")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (name TEXT PRIMARY KEY, data BLOB, tokens BLOB)"
+        )
 
     @property
     def identity(self) -> str:
@@ -82,25 +89,33 @@ class KeptVectors:
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         return await self._embed("d", texts, self._embedder.embed_documents)
 
+    def name(self, kind: str, text: str) -> str:
+        return hashlib.sha256(f"{self.identity}\0{kind}\0{text}".encode("utf-8", "replace")).hexdigest()
+
     async def _embed(
         self, kind: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Awaitable[Vectors]]
     ) -> Vectors:
-        names = [
-            hashlib.sha256(f"{self.identity}\0{kind}\0{text}".encode("utf-8", "replace")).hexdigest()
-            for text in texts
-        ]
+        names = [self.name(kind, text) for text in texts]
         missing = {name: text for name, text in zip(names, texts, strict=True) if self._kept(name) is None}
         if missing:
-            found = (await embed(list(missing.values()))).values.astype(np.float32)
-            rows = [(name, row.tobytes()) for name, row in zip(missing, found, strict=True)]
-            self._database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
-            self._database.commit()
-        values = np.stack([np.frombuffer(self._kept(name) or b"", dtype=np.float32) for name in names])
-        return Vectors(model=self.identity, values=values)
+            found = await embed(list(missing.values()))
+            self.keep(list(missing), found)
+        kept = [self._kept(name) or (b"", b"") for name in names]
+        values = np.stack([np.frombuffer(data, dtype=np.float32) for data, _ in kept])
+        kind_of = np.float32 if kind == "q" else np.uint8
+        columns = self.dimension if kind == "q" else -(-self.dimension // 8)
+        tokens = [np.frombuffer(data, dtype=kind_of).reshape(-1, columns) for _, data in kept]
+        return Vectors(model=self.identity, values=values, token_vectors=tokens)
 
-    def _kept(self, name: str) -> bytes | None:
-        row = self._database.execute("SELECT data FROM vectors WHERE name = ?", (name,)).fetchone()
-        return None if row is None else row[0]
+    def keep(self, names: Sequence[str], found: Vectors) -> None:
+        values = found.values.astype(np.float32)
+        tokens = [tokens.tobytes() for tokens in found.token_vectors] or [b""] * len(names)
+        rows = [(name, row.tobytes(), held) for name, row, held in zip(names, values, tokens, strict=True)]
+        self._database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", rows)
+        self._database.commit()
+
+    def _kept(self, name: str) -> tuple[bytes, bytes] | None:
+        return self._database.execute("SELECT data, tokens FROM vectors WHERE name = ?", (name,)).fetchone()
 
     async def aclose(self) -> None:
         self._database.close()
@@ -150,11 +165,47 @@ def dataset(folder: Path) -> Dataset:
     return read_dataset(folder, corpus=folder.parent / neighbour / "corpus.jsonl")
 
 
-async def run(app: App, folder: Path, limit: int | None) -> Result:
-    data = dataset(folder)
+def datasets(folder: Path) -> dict[str, Callable[[], Dataset]]:
+    """Every set of the folder and those made of them, by name."""
+    names = sorted(path.parent.name for path in folder.glob("*/qrels.tsv"))
+    found: dict[str, Callable[[], Dataset]] = {name: partial(dataset, folder / name) for name in names}
+    if {"paraphrase_en", "paraphrase_zh"} <= set(names):
+        for asked, other in (("en", "zh"), ("zh", "en")):
+            found[f"paraphrase_{asked}_to_{other}"] = partial(
+                read_dataset,
+                folder / f"paraphrase_{asked}",
+                corpus=folder / f"paraphrase_{other}" / "corpus.jsonl",
+            )
+    if {"xquad_en", "xquad_zh"} <= set(names):
+        found["mixed_same"] = partial(mixed, folder, other=False)
+        found["mixed_other"] = partial(mixed, folder, other=True)
+    return found
+
+
+def mixed(folder: Path, *, other: bool) -> Dataset:
+    """Every second passage in English, the rest in Chinese; questions whose passage is in their
+    language, or in the other one."""
+    sets = [dataset(folder / name) for name in ("xquad_en", "xquad_zh")]
+    passages: list[Passage] = []
+    questions: list[Question] = []
+    relevant: dict[str, Mapping[str, int]] = {}
+    order = sorted(passage.corpus_id for passage in sets[0].passages)
+    for place, data in enumerate(sets):
+        held = set(order[place::2])
+        passages += [passage for passage in data.passages if passage.corpus_id in held]
+        for question in data.questions:
+            right = data.relevant[question.query_id]
+            if (next(iter(right)) in held) != other:
+                name = f"{place}-{question.query_id}"
+                questions.append(replace(question, query_id=name))
+                relevant[name] = right
+    return Dataset(passages=tuple(passages), questions=tuple(questions), relevant=relevant)
+
+
+async def run(app: App, set_name: str, data: Dataset, limit: int | None) -> Result:
     if limit is not None:
         data = data.first(limit)
-    knowledge, name = KnowledgeBases(app), f"set-{folder.name}"
+    knowledge, name = KnowledgeBases(app), f"set-{set_name}"
     await app.store()
     base_id = await bases.ensure(await app.database(), name)
     try:
@@ -169,7 +220,7 @@ async def run(app: App, folder: Path, limit: int | None) -> Result:
             p50_ms[mode] = percentile(seconds, 50) * 1_000
     finally:
         await knowledge.remove_base(name)
-    return Result(folder.name, len(data.passages), len(data.questions), values, p50_ms)
+    return Result(set_name, len(data.passages), len(data.questions), values, p50_ms)
 
 
 def table(results: Sequence[Result]) -> list[str]:
@@ -215,22 +266,24 @@ async def main() -> None:
     parser.add_argument("--limit", type=int, help="questions a set")
     parser.add_argument("--set", action="append", default=[], help="only this set; may be repeated")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--resume", action="store_true", help="measure only what is not in the cache folder")
     options = parser.parse_args()
     if not options.folder.is_dir():
         print(f"no sets in {options.folder}: nothing to measure")
         return
     options.cache.mkdir(parents=True, exist_ok=True)
-    folders = sorted(
-        path.parent
-        for path in options.folder.glob("*/qrels.tsv")
-        if not options.set or path.parent.name in options.set
-    )
+    sets = {name: read for name, read in datasets(options.folder).items() if name in (options.set or [name])}
     app = CachingApp(options.cache)
     results: list[Result] = []
     try:
-        for folder in folders:
+        for name, read in sets.items():
             started = time.perf_counter()
-            results.append(await run(app, folder, options.limit))
+            kept = options.cache / f"{name}-{options.limit or 'all'}.pickle"
+            if options.resume and kept.exists():
+                results.append(pickle.loads(kept.read_bytes()))
+            else:
+                results.append(await run(app, name, read(), options.limit))
+                kept.write_bytes(pickle.dumps(results[-1]))
             print("\n".join(table(results[-1:])[2:]), f"({time.perf_counter() - started:.0f} s)", flush=True)
     finally:
         await app.aclose()

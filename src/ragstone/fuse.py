@@ -124,6 +124,21 @@ def hybrid(rankings: Sequence[Sequence[Hit]], *, text_weight: float = TEXT_WEIGH
     return _fused(candidates, "hybrid", 1.0 + text_weight)
 
 
+def with_tokens(hits: Sequence[Hit], similarities: Sequence[float]) -> list[Hit]:
+    """Hits of `hybrid` in the order of (2 x hybrid + late) / 3, on the scale `late`.
+
+    That is (cosine + text^2 + late) / 3 at the usual weight of text. `similarities` are those of
+    `late.scores`; a hit without one (NaN) is taken to be like the mean of the others.
+    """
+    known = [value for value in similarities if math.isfinite(value)]
+    usual = math.fsum(known) / len(known) if known else 0.0
+    candidates: dict[str, _Candidate] = {}
+    for rank, (hit, value) in enumerate(zip(hits, similarities, strict=True), start=1):
+        _add(candidates, hit, rank, 2 * hit.score)
+        _add(candidates, hit, rank, value if math.isfinite(value) else usual)
+    return _fused(candidates, "late", 3.0)
+
+
 def concatenate(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """All hits by their latest score; of a chunk found twice the better score counts.
 

@@ -75,7 +75,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """Names model, weights and preparation, such as `multilingual-e5-small/int8/1`."""
+        """Names model, weights and preparation, such as `multilingual-e5-small/int8/2`."""
         ...
 
     @property
@@ -122,6 +122,10 @@ class IngestStore(Protocol):
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
         """Embeddings already stored for these `Chunk.embedding_hash` values."""
+        ...
+
+    async def token_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.uint8]]:
+        """What is stored of passages' tokens (`late.passage_tokens`), by `Chunk.embedding_hash`."""
         ...
 
 

@@ -10,7 +10,7 @@ text after decoding and cleaning.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -209,11 +209,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Vectors:
-    """Embeddings that know their model. `values` is float32 of shape (texts, dimension)."""
+    """Embeddings that know their model. `values` is float32 of shape (texts, dimension).
+
+    `token_vectors` has one array for each text, or none where the model gives none: of
+    passages what `late.passage_tokens` keeps, of questions `late.question_tokens`.
+    """
 
     model: str
     values: NDArray[np.float32] = field(repr=False)
     tokens: int = 0
+    token_vectors: Sequence[NDArray[np.generic]] = field(default=(), repr=False)
 
     @property
     def dimension(self) -> int:

@@ -72,5 +72,5 @@ def test_another_model_than_that_of_the_base_is_refused_with_the_way_out(real: C
     assert real("add", "note.md", "--base", "of-one-model").code == 0
     ended = real("add", "note.md", "--base", "of-one-model", RAGSTONE_TEST_EMBEDDER="fake")
     assert ended.code == 1
-    assert "ragstone rm --base 'of-one-model' --all" in ended.err
+    assert "ragstone reindex --base 'of-one-model'" in ended.err
     assert ended.err.count("\n") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 import uuid
 from pathlib import Path
 
@@ -106,7 +107,8 @@ def wait_for_building(ragstone: CommandLine, base: str, documents: int) -> None:
     cluster.attach(lambda key, values: None)
     try:
         with psycopg.connect(cluster.conninfo(), autocommit=True) as connection:
-            for _ in range(20_000):
+            deadline = time.monotonic() + TIMEOUT
+            while time.monotonic() < deadline:
                 row = connection.execute(
                     "SELECT count(*) FROM generation_documents h JOIN generations g USING (generation_id)"
                     " JOIN bases b USING (base_id) WHERE b.name = %s AND g.generation_id >"

@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ragstone import late
+from ragstone.embed.axes import LanguageAxes
 from ragstone.embed.cache import MANIFEST, NAME, ensure_converted, is_whole
 from ragstone.embed.convert import FILES, read_tokenizer
 from ragstone.embed.local import LocalEmbedder, OpenModels
@@ -88,6 +90,36 @@ async def test_int8_vectors_agree_with_the_float_weights_in_both_languages(local
     await embedder.aclose()
 
 
+async def test_what_a_passage_says_counts_more_than_its_language(local_model_folder: Path) -> None:
+    """A52, W32: in a base of both languages the right passage of the other one is found."""
+    embedder = await LocalEmbedder.open(local_model_folder)
+    passages = await embedder.embed_documents(
+        [
+            "修理厂每周一检查出租车的轮胎。",
+            "汽车的座椅可以用湿布擦干净。",
+            "司机在加油站付款后可以得到收据。",
+            "The battery of an electric car lasts longer when it is seldom charged beyond eighty percent.",
+        ]
+    )
+    question = await embedder.embed_queries(["怎样充电能让电动汽车的电池用得更久？"])
+    assert int((passages.values @ question.values[0]).argmax()) == 3
+    tokens = [np.asarray(tokens, dtype=np.uint8) for tokens in passages.token_vectors]
+    found = late.scores(np.asarray(question.token_vectors[0], np.float32), tokens)
+    assert int(found.argmax()) == 3
+    await embedder.aclose()
+
+
+async def test_a_passage_keeps_the_signs_of_its_tokens_in_twelve_kilobytes(local_model_folder: Path) -> None:
+    embedder = await LocalEmbedder.open(local_model_folder)
+    texts = ["word " * 480, "one two three", " "]
+    found = (await embedder.embed_documents(texts)).token_vectors
+    assert [tokens.shape for tokens in found] == [(240, 48), (3, 48), (0, 48)]
+    assert found[0].nbytes < 12_000
+    (question,) = (await embedder.embed_queries(["one two three"])).token_vectors
+    assert (question.shape, question.dtype) == ((3, 384), np.float32)
+    await embedder.aclose()
+
+
 def reference(weights: Weights, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
     """The encoder in float32, text by text: what the int8 model must come close to."""
     shape = weights.shape
@@ -104,7 +136,7 @@ def reference(weights: Weights, texts: Sequence[Sequence[int]]) -> NDArray[np.fl
         norms = [[weights.vector(f"l{index}.{name}.{part}") for part in "wb"] for name in ("aln", "oln")]
         states = [through(state, layer, norms, shape.heads, shape.epsilon) for state in states]
     means = np.stack([state.mean(axis=0) for state in states])
-    return means / np.linalg.norm(means, axis=1, keepdims=True)
+    return LanguageAxes.read().texts(means)
 
 
 Linear = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -175,7 +207,8 @@ async def test_tokens_and_vectors_agree_with_the_engine_of_the_weights(local_mod
     ours = (await embedder.embed_documents(texts)).values
     extra = 512 - embedder.max_tokens
     assert [embedder.tokenizer.count(text) + extra for text in texts] == [count for count, _ in theirs]
-    cosines = (ours * np.array([vector for _, vector in theirs])).sum(axis=1)
+    units = LanguageAxes.read().texts(np.array([vector for _, vector in theirs], np.float32))
+    cosines = (ours * units).sum(axis=1)
     assert cosines.min() > 0.99
     await embedder.aclose()
 
@@ -190,10 +223,8 @@ async def test_a07_a_question_finds_its_passage_in_either_language(local_model_f
         "Where did the office move to?",
     ]
     found = (passages @ (await embedder.embed_queries(questions)).values.T).argmax(axis=0)
-    assert [TEXTS[row][:3] for row in found] in (
-        ["The", "灯塔看", "做面包", "Our"],
-        ["灯塔看", "灯塔看", "做面包", "Our"],
-    )
+    either = [("The", "灯塔看"), ("The", "灯塔看"), ("Bre", "做面包"), ("Our", "我们的")]
+    assert all(TEXTS[row][:3] in starts for row, starts in zip(found, either, strict=True))
     await embedder.aclose()
 
 
@@ -213,7 +244,7 @@ async def test_blank_and_invisible_texts_are_zero_vectors(local_model_folder: Pa
     assert [bool(row.any()) for row in vectors.values] == [False, False, False, False, True]
     assert len(await embedder.embed_documents([])) == 0
     assert (await embedder.embed_queries([" "])).tokens == 0
-    assert vectors.model == embedder.identity == "multilingual-e5-small/int8/1"
+    assert vectors.model == embedder.identity == "multilingual-e5-small/int8/2"
     assert vectors.dimension == embedder.dimension == 384
     await embedder.aclose()
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.errors import InvalidStage
-from ragstone.fuse import concatenate, hybrid, reciprocal_rank, two_stage, weighted
+from ragstone.fuse import concatenate, hybrid, reciprocal_rank, two_stage, weighted, with_tokens
 from ragstone.types import Chunk, Hit, Score
 
 
@@ -79,6 +79,7 @@ def test_w25_w26_every_stage_stays_on_the_hit_with_the_name_of_its_scale() -> No
 
 
 def test_hybrid_adds_words_to_meaning_by_what_they_are_worth() -> None:
+    """A52, W25."""
     fused = hybrid([ranking(a=0.9, b=0.8), ranking("text", b=0.6, c=0.5)])
     scores = {hit.chunk.chunk_id: hit.score for hit in fused}
     # c was found by words alone: it takes the last cosine.
@@ -262,3 +263,16 @@ def test_w26_two_stages_lose_and_double_no_chunk_whatever_the_order(
     random.shuffle(per_query)
     shuffled = {hit.chunk.chunk_id: hit.score for hit in two_stage(per_query)}
     assert shuffled == {hit.chunk.chunk_id: hit.score for hit in fused}
+
+
+def test_tokens_reorder_what_is_nearly_equal_and_name_their_scale() -> None:
+    """A52, W25: every score stays beside the one that decides."""
+    fused = hybrid([ranking(a=0.82, b=0.81, c=0.80), []])
+    found = with_tokens(fused, [0.1, 0.4, math.nan])
+    assert names(found) == "bca"
+    # c is taken for the mean of the others.
+    assert [hit.score for hit in found] == pytest.approx([1.21 / 3, 1.05 / 3, 0.92 / 3])
+    assert [score.scale for score in found[0].scores] == ["cosine", "hybrid", "late"]
+    assert [hit.scores[-1].rank for hit in found] == [1, 2, 3]
+    assert names(with_tokens(fused, [math.nan] * 3)) == "abc"
+    assert with_tokens([], []) == []

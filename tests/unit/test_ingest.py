@@ -131,6 +131,21 @@ async def test_equal_text_is_embedded_once_also_across_documents_and_runs() -> N
     assert [hit.on("cosine") for hit in found] == pytest.approx([1.0, 1.0], abs=1e-3)
 
 
+async def test_token_vectors_are_kept_and_reused_with_their_text() -> None:
+    """A52: a text that was embedded before keeps what the best hits are compared by."""
+    store, embedder = MemoryStore(), FakeEmbedder(token_vectors=True)
+    for name in ("one", "two"):
+        document = f"red green\n{'' if name == 'one' else 'blue'}"
+        await pipeline(store, embedder).run(stream(blob(name, document)))
+    assert sorted(embedder.texts_embedded) == ["blue", "red green"]
+    found = await store.search_vector(await embedder.embed_queries(["red"]), scope=Scope(), top_k=9)
+    hashes = [hit.chunk.embedding_hash for hit in found]
+    tokens = await store.token_vectors(embedder.identity, hashes)
+    assert sorted(len(tokens[name]) for name in hashes) == [1, 2, 2]
+    await store.delete([hit.chunk.document_id for hit in found if hit.uri.endswith("one")])
+    assert set(await store.token_vectors(embedder.identity, hashes)) == set(hashes)
+
+
 async def test_a_text_the_model_cannot_read_fails_its_document_only() -> None:
     class Short(FakeEmbedder):
         async def embed_documents(self, texts: list[str]) -> Vectors:  # type: ignore[override]

@@ -254,6 +254,7 @@ async def test_history_reaches_the_model_without_system_messages(retriever: Stor
 
 class TestStoreRetriever:
     async def test_each_mode_names_its_scale(self, retriever: StoreRetriever) -> None:
+        """A51, A52, W25, C28: no number without the name of its scale."""
         for mode, scale in (("hybrid", "hybrid"), ("vector", "cosine"), ("text", "text")):
             hits = await replace(retriever, mode=mode)(Query("ferry Halm dogs"))  # type: ignore[arg-type]
             assert hits[0].title == "ferry"

@@ -278,6 +278,7 @@ async def test_a63_a66_c31_the_order_is_the_reranker_s_and_low_scores_go() -> No
 
 
 async def test_a64_the_funnel_is_20_to_5() -> None:
+    """C31: at most so many, on a scale that names its reranker."""
     many = [hit(f"{n:02}") for n in range(30)]
     reranker = Fixed(*(n / 20 for n in range(20)))
     kept = await Rerank(reranker)(Query("q"), many)

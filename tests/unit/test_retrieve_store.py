@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ragstone.errors import InvalidQuery
 from ragstone.filters import key, parse
+from ragstone.fuse import reciprocal_rank
 from ragstone.metadata import MetadataValue
 from ragstone.retrieve.store import StoreRetriever
 from ragstone.store.memory import MemoryStore
 from ragstone.testing import FakeEmbedder
-from ragstone.types import Chunk, Document, Query, Scope
+from ragstone.types import Chunk, Document, Hit, Query, Scope
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +87,43 @@ async def test_a_threshold_drops_lower_results_and_limits_are_checked(store: Mem
         await retriever(store, top_k=lambda query: 0)(Query("lamp"))
     with pytest.raises(InvalidQuery):
         await retriever(store, min_score=lambda query: float("nan"))(Query("lamp"))
+
+
+class Alike(FakeEmbedder):
+    """Whole texts say nothing: only tokens tell them apart."""
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        return super()._vector("same" if " " in text else text)
+
+
+async def compared(tokens: bool, **options: object) -> list[Hit]:
+    store, embedder = MemoryStore(), Alike(dimension=256, token_vectors=tokens)
+    for text in ("red green blue", "north south east", "one two three"):
+        document = Document(text=text, uri=f"u:{text}")
+        chunk = Chunk(text=text, document_id=document.document_id, index=0, start=0, end=len(text))
+        await store.replace(document, [chunk], await embedder.embed_documents([text]))
+    search = StoreRetriever(store=store, embedder=embedder, **options)  # type: ignore[arg-type]
+    # No word is shared in full: the words' first five letters are.
+    return await search(Query("northern eastward southern"))
+
+
+async def test_the_best_hits_are_compared_token_by_token_where_the_model_gives_tokens() -> None:
+    """A52: on the scale `late`, with what came before beside it."""
+    found = await compared(True)
+    assert found[0].chunk.text == "north south east"
+    assert [score.scale for score in found[0].scores] == ["cosine", "hybrid", "late"]
+    assert found[0].score > found[1].score
+    assert {score.scale for hit in await compared(False) for score in hit.scores} == {"cosine", "hybrid"}
+
+
+async def test_token_vectors_can_be_left_out_and_another_fusion_keeps_its_own_scale() -> None:
+    """A52, W25, C27, C28, C29: thresholds act on the scale that is shown, at most 1; no hit is missing."""
+    assert {hit.scores[-1].scale for hit in await compared(True, compared=0)} == {"hybrid"}
+    assert {hit.scores[-1].scale for hit in await compared(True, fuse=reciprocal_rank)} == {"rrf"}
+    assert {hit.scores[-1].scale for hit in await compared(True, mode="vector")} == {"cosine"}
+    for asked in (1, 2, 3):
+        hits = await compared(True, top_k=asked, compared=1)
+        assert len(hits) == asked
+        assert all(0 <= hit.score <= 1 and hit.scores[-1].scale == "late" for hit in hits)
+    best = await compared(True)
+    assert await compared(True, min_score=(best[0].score + best[1].score) / 2) == best[:1]

@@ -30,6 +30,7 @@ async def kept(select: Selector, *hits: Hit) -> str:
 
 
 async def test_a_threshold_judges_its_own_scale_only() -> None:
+    """W25, W32, C27: never a limit of one scale on a score of another."""
     hits = [
         hit("a", cosine=0.9, hybrid=0.1),
         hit("b", cosine=0.8),

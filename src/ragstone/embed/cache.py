@@ -25,7 +25,7 @@ from ragstone.embed.weights import WEIGHTS_SHA256, locate_weights, read_weights
 from ragstone.errors import ModelUnavailable
 
 NAME = "multilingual-e5-small-int8-1"
-IDENTITY = "multilingual-e5-small/int8/1"
+IDENTITY = "multilingual-e5-small/int8/2"
 MANIFEST = "manifest.json"
 
 Progress: TypeAlias = Callable[[str, float], None]

@@ -36,6 +36,12 @@ _BATCH_TOKENS = 640
 
 _TEXTS_AT_ONCE = 64
 
+MAX_TOKEN_VECTORS = 240
+"""Tokens of a passage that are kept one by one, the rarest: 11.5 KB."""
+
+MAX_QUESTION_TOKENS = 64
+"""Tokens of a question that are compared, the rarest."""
+
 
 class LocalEmbedder:
     """Implements `protocols.Embedder`. Open one with `await LocalEmbedder.open(folder)`.
@@ -127,18 +133,22 @@ class LocalEmbedder:
 
         model = self._open_model()
         values = np.zeros((len(ids), self._dimension), dtype=np.float32)
+        token_vectors: list[NDArray[np.generic]] = [model.no_tokens(prefix)] * len(ids)
         batches = _batches([len(tokens) for tokens in ids], model.fixed_tokens(prefix))
 
         async def work() -> None:
             for rows in batches:
                 some = [ids[row] for row in rows]
-                values[rows] = await to_thread.run_sync(model.embed, some, prefix, limiter=self._limiter)
+                means, tokens = await to_thread.run_sync(model.embed, some, prefix, limiter=self._limiter)
+                values[rows] = means
+                for row, vectors in zip(rows, tokens, strict=True):
+                    token_vectors[row] = vectors
 
         async with create_task_group() as tasks:
             for _ in range(self._threads):
                 tasks.start_soon(work)
         read = sum(len(tokens) + model.fixed_tokens(prefix) for tokens in ids if tokens)
-        return Vectors(model=self._identity, values=values, tokens=read)
+        return Vectors(model=self._identity, values=values, tokens=read, token_vectors=token_vectors)
 
 
 def _default_threads() -> int:
@@ -180,6 +190,7 @@ class LoadedModel:
     def __init__(self, folder: Path, threads: int) -> None:
         import ctranslate2
 
+        from ragstone.embed.axes import LanguageAxes
         from ragstone.embed.cache import IDENTITY
         from ragstone.embed.convert import read_tokenizer
 
@@ -187,6 +198,7 @@ class LoadedModel:
         self.threads = threads
         self.tokenizer, settings = read_tokenizer(folder)
         self.dimension = int(settings["dimension"])
+        self._axes = LanguageAxes.read()
         self._positions = int(settings["positions"])
         self._ends = (int(settings["bos"]), int(settings["eos"]))
         self._prefixes = {prefix: self.tokenizer.ids(prefix) for prefix in (QUERY_PREFIX, DOCUMENT_PREFIX)}
@@ -203,17 +215,43 @@ class LoadedModel:
         """Tokens left for a text."""
         return self._positions - self.fixed_tokens(prefix)
 
-    def embed(self, ids: list[list[int]], prefix: str) -> NDArray[np.float32]:
-        """Mean of the last layer over each text's tokens, L2-normalised, shape (texts, dimension)."""
+    def embed(
+        self, ids: list[list[int]], prefix: str
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.generic]]]:
+        """Of each text its unit vector, from the mean of the last layer, and its tokens.
+
+        What the model adds for a text's language is taken away (`embed/axes.py`).
+        """
+        import numpy as np
+
+        states = self.states(ids, prefix)
+        first = self.fixed_tokens(prefix) - 1
+        return self._axes.texts(np.stack([state.mean(axis=0) for state in states])), [
+            self._token_vectors(state[first:-1], tokens, prefix)
+            for state, tokens in zip(states, ids, strict=True)
+        ]
+
+    def states(self, ids: list[list[int]], prefix: str) -> list[NDArray[np.float32]]:
+        """The last layer, text by text: (tokens with beginning, prefix and end, dimension)."""
         import numpy as np
 
         begin, end = self._ends
         inputs = [[begin, *self._prefixes[prefix], *tokens, end] for tokens in ids]
         states = np.asarray(self._encoder.forward_batch(inputs).last_hidden_state, dtype=np.float32)
-        means = np.stack(
-            [state[: len(tokens)].mean(axis=0) for state, tokens in zip(states, inputs, strict=True)]
-        )
-        return means / np.linalg.norm(means, axis=1, keepdims=True)
+        return [state[: len(tokens)] for state, tokens in zip(states, inputs, strict=True)]
+
+    def no_tokens(self, prefix: str) -> NDArray[np.generic]:
+        """What a blank text has of tokens."""
+        import numpy as np
+
+        return self._token_vectors(np.empty((0, self.dimension), np.float32), [], prefix)
+
+    def _token_vectors(self, states: NDArray[np.float32], ids: list[int], prefix: str) -> NDArray[np.generic]:
+        from ragstone.late import passage_tokens, question_tokens
+
+        if prefix == QUERY_PREFIX:
+            return question_tokens(self._axes.tokens(states[self.tokenizer.rarest(ids, MAX_QUESTION_TOKENS)]))
+        return passage_tokens(self._axes.tokens(states[self.tokenizer.rarest(ids, MAX_TOKEN_VECTORS)]))
 
 
 class OpenModels:

@@ -100,6 +100,11 @@ class UnigramTokenizer:
     def ids(self, text: str) -> list[int]:
         return [piece[0] for word in self._words(text) for piece in self._cut_word(word.text)]
 
+    def rarest(self, ids: Sequence[int], most: int) -> list[int]:
+        """The places of the `most` least probable pieces, in order; all places where there are no more."""
+        places = sorted(range(len(ids)), key=lambda place: self._scores[ids[place]])[:most]
+        return sorted(places)
+
     def count(self, text: str) -> int:
         return sum(len(self._cut_word(word.text)) for word in self._words(text))
 

@@ -7,10 +7,11 @@ file, parsing, embedding and storing go on side by side while memory stays flat.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
     from ragstone.ingest.pipeline import IngestPipeline
 
+    _Pair: TypeAlias = tuple[NDArray[np.float32], NDArray[np.generic]]
+    """A text's vector and the vectors of its tokens, of which there may be none."""
+
 # Containers whose members are under way at once: so many blobs wait in memory for theirs.
 MAX_OPEN = 4
 
@@ -88,7 +92,7 @@ class Run:
         self._dry_run = dry_run
         self._planned: set[str] = set()
         # Of documents on their way to the store, which does not know them yet.
-        self._fresh: dict[str, NDArray[np.float32]] = {}
+        self._fresh: dict[str, _Pair] = {}
         self._known = known
         self._on_event = on_event
         self._files: list[FileResult] = []
@@ -266,8 +270,7 @@ class Run:
         texts = {chunk.embedding_hash: chunk.embedding_text for chunk in chunks}
         vectors = {name: self._fresh[name] for name in texts.keys() & self._fresh.keys()}
         with self._clock("known"):
-            asked = list(texts.keys() - vectors.keys())
-            vectors.update(await self._pipeline.store.known_vectors(embedder.identity, asked))
+            vectors.update(await self._stored_vectors(list(texts.keys() - vectors.keys())))
         missing = sorted(
             texts.keys() - vectors.keys() - self._planned, key=lambda name: (len(texts[name]), name)
         )
@@ -280,7 +283,7 @@ class Run:
             hashes = missing[start : start + EMBED_SLICE]
             with self._clock("embed"):
                 embedded = await embedder.embed_documents([texts[name] for name in hashes])
-            found = dict(zip(hashes, embedded.values, strict=True))
+            found = dict(zip(hashes, _paired(embedded), strict=True))
             vectors.update(found)
             self._fresh.update(found)
             self._embedded += len(hashes)
@@ -288,7 +291,21 @@ class Run:
             self._emit(ChunksEmbedded(chunks=len(hashes), reused=0))
         for prepared in group:
             rows = [vectors[chunk.embedding_hash] for chunk in prepared.chunks]
-            prepared.vectors = Vectors(model=embedder.identity, values=np.stack(rows).astype(np.float32))
+            tokens = [held for _, held in rows]
+            prepared.vectors = Vectors(
+                model=embedder.identity,
+                values=np.stack([vector for vector, _ in rows]).astype(np.float32),
+                token_vectors=tokens if any(map(len, tokens)) else (),
+            )
+
+    async def _stored_vectors(self, hashes: Sequence[str]) -> dict[str, _Pair]:
+        import numpy as np
+
+        store, model = self._pipeline.store, self._pipeline.embedder.identity
+        known = await store.known_vectors(model, hashes)
+        tokens = await store.token_vectors(model, list(known))
+        none = np.empty((0, 0), np.uint8)
+        return {name: (vector, tokens.get(name, none)) for name, vector in known.items()}
 
     async def _plan(self, texts: Mapping[str, str]) -> None:
         """Count what a real run would embed; once embedded it would be known."""
@@ -345,6 +362,14 @@ class Run:
             yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def _paired(vectors: Vectors) -> Iterable[_Pair]:
+    import numpy as np
+
+    if len(vectors.token_vectors):
+        return zip(vectors.values, vectors.token_vectors, strict=True)
+    return zip(vectors.values, repeat(np.empty((0, 0), np.uint8)))
 
 
 def _unread(item: LoadFailure | Unchanged) -> FileResult:

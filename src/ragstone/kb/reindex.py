@@ -238,3 +238,6 @@ class _Build:
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
         return await self._store.known_vectors(model, hashes)
+
+    async def token_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.uint8]]:
+        return await self._store.token_vectors(model, hashes)

@@ -5,13 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from anyio import to_thread
 
 from ragstone.errors import InvalidQuery, InvalidStage, ModelMismatch, ModelUnavailable, ProviderError
-from ragstone.fuse import hybrid
+from ragstone.fuse import hybrid, with_tokens
 from ragstone.protocols import Embedder, Store
 from ragstone.trace import degrade, note
 from ragstone.types import Hit, Query, Scope, Vectors, checked_top_k
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+COMPARED = 50
+"""With 30, recall@10 across languages is 0.01 lower; with 100 each search reads 0.5 MB more."""
 
 SearchMode: TypeAlias = Literal["hybrid", "vector", "text"]
 
@@ -31,12 +40,15 @@ class StoreRetriever:
     A48): `scope=lambda query: Scope(filter=parse(f"owner == '{...}'"))`.
 
     `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: meaning
-    and words, each by what it is worth for this question (docs/hybrid.md). When the
+    and words, each by what it is worth for this question (docs/hybrid.md). Where the
+    embedding model gives token vectors, the best `compared` hits (and no fewer than
+    `top_k`) are then compared token by token and take the scale `late`; 0 leaves that
+    out, and so does a `fuse` whose scale is not `hybrid`. When the
     embedding model cannot answer, the search goes on by text alone and is marked
     `embedder_failed`; where bases hold vectors of another model, `other_model`.
 
-    `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`. A
-    hybrid search that goes on by text has no such scores, and nothing is left out then.
+    `min_score` acts on the scale of the mode's result: `late` or `hybrid`, `cosine` or
+    `text`. A hybrid search that goes on by text has no such scores, and nothing is left out then.
 
     Raises:
         InvalidQuery: top-k or candidates outside 1 to 1,000; a min-score that is no number, or outside
@@ -50,6 +62,7 @@ class StoreRetriever:
     mode: SearchMode = "hybrid"
     top_k: int | Callable[[Query], int] = 10
     candidates: int = 100
+    compared: int = COMPARED
     min_score: float | Callable[[Query], float | None] | None = None
     scope: Scope | Callable[[Query], Scope] = field(default_factory=Scope)
     fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = hybrid
@@ -84,10 +97,23 @@ class StoreRetriever:
                 degrade("other_model")
                 return await self.store.search_text(query.text, scope=scope, top_k=top_k)
             note(vector=len(rankings[0]), text=len(rankings[1]))
-            hits = self.fuse(rankings)[:top_k]
+            hits = (await self._compared(vectors, self.fuse(rankings), top_k))[:top_k]
         if min_score is not None:
             hits = [hit for hit in hits if hit.score >= min_score]
         return hits
+
+    async def _compared(self, vectors: Vectors, hits: list[Hit], top_k: int) -> list[Hit]:
+        """The best hits in the order that their tokens give them; the others are left out."""
+        if not self.compared or not vectors.token_vectors or not hits or hits[0].scores[-1].scale != "hybrid":
+            return hits
+        best = hits[: max(self.compared, top_k)]
+        hashes = [hit.chunk.embedding_hash for hit in best]
+        stored = await self.store.token_vectors(vectors.model, hashes)
+        if not stored:
+            return hits
+        note(compared=len(stored))
+        (question,) = vectors.token_vectors
+        return await to_thread.run_sync(_in_order_of_tokens, question, best, [stored.get(n) for n in hashes])
 
     def _checked(self, min_score: float | None) -> float | None:
         if min_score is None:
@@ -107,3 +133,15 @@ class StoreRetriever:
                 raise
             degrade("embedder_failed")
             return None
+
+
+def _in_order_of_tokens(
+    question: NDArray[np.generic], hits: Sequence[Hit], passages: Sequence[NDArray[np.uint8] | None]
+) -> list[Hit]:
+    import numpy as np
+
+    from ragstone.late import scores
+
+    none = np.empty((0, 0), np.uint8)
+    found = scores(question.astype(np.float32), [none if tokens is None else tokens for tokens in passages])
+    return with_tokens(hits, found.tolist())

@@ -120,6 +120,9 @@ def check_vectors(vectors: Vectors, *, count: int) -> None:
         raise ModelMismatch(
             "store.vector_count", count=count, shape=str(tuple(values.shape)), model=vectors.model
         )
+    if len(vectors.token_vectors) not in (0, count):
+        shape = str((len(vectors.token_vectors),))
+        raise ModelMismatch("store.vector_count", count=count, shape=shape, model=vectors.model)
     if not bool(np.isfinite(values).all()):
         raise ModelMismatch("store.vector_nan", model=vectors.model)
 

@@ -151,7 +151,13 @@ def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
     )
 
 
-def vector_row(chunk: Chunk, base_id: str, model_id: int, vector: NDArray[np.float32]) -> Row:
+def vector_row(
+    chunk: Chunk,
+    base_id: str,
+    model_id: int,
+    vector: NDArray[np.float32],
+    tokens: NDArray[np.generic] | None,
+) -> Row:
     """The fields of `copy_vectors` but the generation. `vector` has length 1 or 0."""
     return (
         chunk.chunk_id.encode(),
@@ -159,11 +165,17 @@ def vector_row(chunk: Chunk, base_id: str, model_id: int, vector: NDArray[np.flo
         base_id.encode(),
         chunk.embedding_hash.encode(),
         struct.pack(">hh", vector.shape[0], 0) + vector.astype(">f2").tobytes(),
+        None if tokens is None or not len(tokens) else tokens.tobytes(),
     )
 
 
 def read_halfvec(data: bytes) -> NDArray[np.float32]:
     return np.frombuffer(data, dtype=">f2", offset=4).astype(np.float32)
+
+
+def read_tokens(data: bytes, dimension: int) -> NDArray[np.uint8]:
+    """Token vectors of a model with so many dimensions, as `late.passage_tokens` gave them."""
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, -(-dimension // 8))
 
 
 def vector_text(vector: NDArray[np.float32]) -> str:

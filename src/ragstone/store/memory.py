@@ -107,6 +107,10 @@ class MemoryStore:
         entries = await anyio.to_thread.run_sync(self._snapshot)
         return await anyio.to_thread.run_sync(partial(_known, entries.values(), model, frozenset(hashes)))
 
+    async def token_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.uint8]]:
+        entries = await anyio.to_thread.run_sync(self._snapshot)
+        return await anyio.to_thread.run_sync(partial(_tokens, entries.values(), model, frozenset(hashes)))
+
     async def count(self, scope: Scope) -> int:
         scope = checked_scope(scope)
         return await anyio.to_thread.run_sync(lambda: int(self._drawn().visible(scope).sum()))
@@ -204,6 +208,7 @@ class _Entry:
     model: str
     values: NDArray[np.float32]
     terms: tuple[Counter[str], ...]
+    tokens: tuple[NDArray[np.generic], ...] = ()
 
     @staticmethod
     def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> _Entry:
@@ -215,6 +220,7 @@ class _Entry:
             chunks=in_order,
             model=vectors.model,
             values=normalised(vectors.values)[order],
+            tokens=tuple(vectors.token_vectors[place] for place in order) if vectors.token_vectors else (),
             terms=tuple(Counter(analyze(chunk.embedding_text)) for chunk in in_order),
         )
 
@@ -234,6 +240,16 @@ def _known(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> dic
         if entry.model == model
         for place, chunk in enumerate(entry.chunks)
         if chunk.embedding_hash in hashes
+    }
+
+
+def _tokens(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> dict[str, NDArray[np.uint8]]:
+    return {
+        chunk.embedding_hash: tokens.astype(np.uint8)
+        for entry in entries
+        if entry.model == model
+        for chunk, tokens in zip(entry.chunks, entry.tokens, strict=False)
+        if chunk.embedding_hash in hashes and len(tokens)
     }
 
 

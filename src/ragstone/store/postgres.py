@@ -199,6 +199,18 @@ class PostgresStore:
             for row in rows
         }
 
+    async def token_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.uint8]]:
+        if not hashes or not storable(model):
+            return {}
+        values = {"identity": model, "hashes": storable_ids(dict.fromkeys(hashes))}
+        rows = await self._rows(QUERIES["token_vectors"], values, binary=True)
+        return {
+            cast(str, row["embedding_hash"]): encoding.read_tokens(
+                cast(bytes, row["tokens"]), cast(int, row["dimension"])
+            )
+            for row in rows
+        }
+
     async def count(self, scope: Scope) -> int:
         statement = count_chunks(self._view(scope))
         rows = await self._rows(statement.sql, statement.values)

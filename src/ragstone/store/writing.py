@@ -37,6 +37,7 @@ class Rows:
         """The chunks must have been checked. CPU work: for a thread."""
         base_id = document.base_id
         units = normalised(vectors.values)
+        tokens = vectors.token_vectors or [None] * len(chunks)
         terms = [analyze(chunk.embedding_text) for chunk in chunks]
         return Rows(
             document=document,
@@ -45,8 +46,8 @@ class Rows:
                 encoding.chunk_row(chunk, base_id, held) for chunk, held in zip(chunks, terms, strict=True)
             ],
             vectors=[
-                encoding.vector_row(chunk, base_id, model.model_id, unit)
-                for chunk, unit in zip(chunks, units, strict=True)
+                encoding.vector_row(chunk, base_id, model.model_id, unit, signs)
+                for chunk, unit, signs in zip(chunks, units, tokens, strict=True)
             ],
             term_count=sum(map(len, terms)),
         )

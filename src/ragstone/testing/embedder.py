@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ragstone.errors import TextTooLong
+from ragstone.late import passage_tokens, question_tokens
 from ragstone.types import Vectors
 
 if TYPE_CHECKING:
@@ -39,13 +40,17 @@ class FakeEmbedder:
     Words are folded (NFKC, lower case) and also count by their first five letters, so
     that "install" and "installation" are near each other. `batches` holds the texts of
     each call in order; `texts_embedded` is all of them, so that a test can say what was
-    sent to the model. Blank texts are never "sent".
+    sent to the model. Blank texts are never "sent". With `token_vectors` each word is a
+    token of its own, as of a model whose vectors serve late interaction.
     """
 
-    def __init__(self, *, dimension: int = 64, max_tokens: int = 500, identity: str = "") -> None:
+    def __init__(
+        self, *, dimension: int = 64, max_tokens: int = 500, identity: str = "", token_vectors: bool = False
+    ) -> None:
         self._dimension = dimension
         self._max_tokens = max_tokens
         self._identity = identity or f"fake/{dimension}"
+        self._token_vectors = token_vectors
         self.batches: list[list[str]] = []
         self.closed = False
 
@@ -76,19 +81,21 @@ class FakeEmbedder:
         return [text for batch in self.batches for text in batch]
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._embed(texts)
+        return self._embed(texts, question_tokens)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         for index, text in enumerate(texts):
             tokens = self.tokenizer.count(text)
             if tokens > self._max_tokens:
                 raise TextTooLong("embed.text_too_long", index=index, tokens=tokens, limit=self._max_tokens)
-        return self._embed(texts)
+        return self._embed(texts, passage_tokens)
 
     async def aclose(self) -> None:
         self.closed = True
 
-    def _embed(self, texts: Sequence[str]) -> Vectors:
+    def _embed(
+        self, texts: Sequence[str], kept: Callable[[NDArray[np.float32]], NDArray[np.generic]]
+    ) -> Vectors:
         import numpy as np
 
         sent = [text for text in texts if text.strip()]
@@ -98,8 +105,17 @@ class FakeEmbedder:
         for row, text in enumerate(texts):
             values[row] = self._vector(text)
         return Vectors(
-            model=self._identity, values=values, tokens=sum(self.tokenizer.count(text) for text in sent)
+            model=self._identity,
+            values=values,
+            tokens=sum(self.tokenizer.count(text) for text in sent),
+            token_vectors=[kept(self._words(text)) for text in texts] if self._token_vectors else (),
         )
+
+    def _words(self, text: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        words = [self._vector(match.group()) for match in _WORD.finditer(text)]
+        return np.array(words, dtype=np.float32).reshape(-1, self._dimension)
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         import numpy as np

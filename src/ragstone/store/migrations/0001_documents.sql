@@ -110,6 +110,8 @@ CREATE TABLE vectors (
     base_id        text COLLATE "C" NOT NULL,
     embedding_hash text COLLATE "C" NOT NULL,
     embedding      halfvec NOT NULL,
+    -- The signs of its tokens, which the best hits are compared by; null where the model has none.
+    tokens         bytea,
     PRIMARY KEY (chunk_id)
 ) WITH (
     -- Dead rows cost every walk through the graph: vacuum after 1% rather than 20%.
@@ -119,6 +121,8 @@ CREATE TABLE vectors (
 
 -- In the row itself, where a scan reads it, unless the row would outgrow a page.
 ALTER TABLE vectors ALTER COLUMN embedding SET STORAGE MAIN;
+-- Beside the rows, and as they are: signs do not compress.
+ALTER TABLE vectors ALTER COLUMN tokens SET STORAGE EXTERNAL;
 
 CREATE INDEX vectors_base ON vectors (model_id, base_id);
 CREATE INDEX vectors_hash ON vectors (model_id, embedding_hash);

@@ -32,5 +32,11 @@ FROM vectors v JOIN models m USING (model_id)
 WHERE m.identity = %(identity)s AND v.embedding_hash = ANY (%(hashes)s)
 ORDER BY v.embedding_hash
 
+-- name: token_vectors
+SELECT DISTINCT ON (v.embedding_hash) v.embedding_hash, v.tokens, m.dimension
+FROM vectors v JOIN models m USING (model_id)
+WHERE m.identity = %(identity)s AND v.embedding_hash = ANY (%(hashes)s) AND v.tokens IS NOT NULL
+ORDER BY v.embedding_hash
+
 -- name: count_chunks
 SELECT count(*) FROM chunks c WHERE {scope}

@@ -61,7 +61,8 @@ COPY chunks (generation_id, chunk_id, document_id, base_id, index, text, start_a
 FROM STDIN (FORMAT BINARY)
 
 -- name: copy_vectors
-COPY vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding) FROM STDIN (FORMAT BINARY)
+COPY vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding, tokens)
+FROM STDIN (FORMAT BINARY)
 
 -- name: take_out
 -- The document's chunks and vectors of every generation go with it.

@@ -209,7 +209,7 @@ class SearchContract:
         assert await store.count(scope) == len(expected.split())
 
     async def test_text_search_finds_shared_terms_in_both_languages(self, store: Store) -> None:
-        """A51, W31"""
+        """A51, W31, C24, C25: Chinese by pairs of characters, so that no word list can miss a word."""
         lines = ["The cat sat on the mat.", "大熊猫主要吃竹子", "Ｄｅｒ ＫＡＴＺＥ", "unrelated words"]
         await put(store, "u:1", *lines)
         for question, expected in {
@@ -228,7 +228,7 @@ class SearchContract:
             assert all(hit.score > 0 and hit.scores[-1].scale == "text" for hit in hits)
 
     async def test_text_search_finds_other_forms_scripts_and_part_numbers(self, store: Store) -> None:
-        """A51, W31"""
+        """A51, W31, C24: stems, both Chinese scripts, part numbers and addresses; a score is 0 to 1."""
         lines = [
             "The installations were finished in May.",
             "臺灣的鐵路發展",
@@ -252,6 +252,7 @@ class SearchContract:
             assert 0 < hits[0].score <= 1
 
     async def test_a_text_score_is_the_share_of_what_the_words_could_reach(self, store: Store) -> None:
+        """A51, W25: the scale `text` means the same for every question."""
         await put(store, "u:1", "alpha beta gamma delta", "alpha epsilon zeta eta", *["filler words"] * 20)
         whole = (await store.search_text("alpha beta gamma delta", scope=EVERYTHING, top_k=1))[0].score
         part = (await store.search_text("alpha unknown words missing", scope=EVERYTHING, top_k=1))[0].score
@@ -272,6 +273,7 @@ class SearchContract:
         assert [hit.score for hit in hits] == pytest.approx(sorted(expected, reverse=True), abs=1e-3)
 
     async def test_rare_words_weigh_more_than_common_ones(self, store: Store) -> None:
+        """A51, C29: as many hits as were asked for, ranked without gaps."""
         for n in range(20):
             await put(store, f"u:{n}", "common words everywhere")
         await put(store, "u:rare", "zebra elsewhere")
@@ -291,6 +293,7 @@ class SearchContract:
         assert len(await store.search_text("word7", scope=EVERYTHING, top_k=5)) == 1
 
     async def test_a_hybrid_search_is_both_searches(self, store: Store) -> None:
+        """A52: both rankings of one question."""
         await put(store, "u:1", "alpha", "beta", "alpha beta", rows=[X, Y, Z])
         question = vectors((0.9, 0.3, 0.1))
         nearest, matching = await store.search_hybrid("beta", question, scope=EVERYTHING, top_k=2)

@@ -248,6 +248,26 @@ class WritingContract:
         again = await store.known_vectors(MODEL, hashes)
         assert again[hashes[1]].tolist() == found[hashes[1]].tolist()
 
+    async def test_token_vectors_come_back_by_hash_and_go_with_their_document(self, store: Store) -> None:
+        """A52, D7: what the best hits are compared by, and nothing where a text has none."""
+        document, chunks = passages("u:1", "alpha", "beta", "gamma")
+        kept = [np.array([[160], [64]], np.uint8), np.zeros((0, 1), np.uint8), np.array([[96]], np.uint8)]
+        vectors = Vectors(model=MODEL, values=np.eye(3, dtype=np.float32), token_vectors=kept)
+        await store.replace(document, chunks, vectors)
+        hashes = [chunk.embedding_hash for chunk in chunks]
+        found = await store.token_vectors(MODEL, [*hashes, "unknown", "\x00"])
+        assert {name: tokens.tolist() for name, tokens in found.items()} == {
+            hashes[0]: [[160], [64]],
+            hashes[2]: [[96]],
+        }
+        assert await store.token_vectors("other", hashes) == {}
+        await put(store, "u:2", "delta")
+        assert await store.token_vectors(MODEL, [passages("u:2", "delta")[1][0].embedding_hash]) == {}
+        with pytest.raises(ModelMismatch):
+            await store.replace(document, chunks, replace(vectors, token_vectors=kept[:2]))
+        await store.delete([document.document_id])
+        assert await store.token_vectors(MODEL, hashes) == {}
+
 
 def _none() -> Vectors:
     return Vectors(model=MODEL, values=np.zeros((0, 3), dtype=np.float32))
