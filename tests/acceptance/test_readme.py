@@ -84,7 +84,7 @@ def test_every_exported_setting_exists(readme: str, newcomer: Path) -> None:
     assert exports
     done = run(" && ".join([*exports, "ragstone config"]), newcomer)
     assert done.returncode == 0, done.stderr
-    assert "password" not in done.stdout
+    assert ":password@" not in done.stdout
 
 
 @pytest.mark.parametrize(
