@@ -42,6 +42,7 @@ COMMANDS = {
     "rm": Entry("bases", "remove", "cli.about_rm", "cli.help_rm"),
     "parse": Entry("documents", "parse", "cli.about_parse", "cli.help_parse"),
     "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
+    "reindex": Entry("reindex", "reindex", "cli.about_reindex", "cli.help_reindex"),
     "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
     "config": Entry("config", "config", "cli.about_config", "cli.help_config"),
 }

@@ -214,5 +214,9 @@ def degraded_text(code: str) -> str:
             return say("cli.degraded_chat_failed")
         case "embedder_failed":
             return say("cli.degraded_embedder_failed")
+        case "index_failed":
+            return say("cli.degraded_index_failed")
+        case "index_incomplete":
+            return say("cli.degraded_index_incomplete")
         case _:
             return say("cli.degraded_other", code=code)

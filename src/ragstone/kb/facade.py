@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, overload
 import anyio
 import anyio.to_thread
 
-from ragstone.errors import BaseNotFound, ModelMismatch, SourceNotFound
+from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceNotFound
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestResult
@@ -232,6 +232,21 @@ class KnowledgeBases:
             if not kept:
                 with anyio.CancelScope(shield=True), suppress(BaseNotFound):
                     await self.remove_base(name)
+
+    async def rebuild_index(self, name: str, *, on_filled: Callable[[int, int], None] | None = None) -> int:
+        """Fill the vector index `name` of the settings anew from PostgreSQL; how many vectors it has then.
+
+        Searches go on meanwhile. An interrupted call is gone on with by the next. `on_filled`
+        is called with the vectors done and those there are.
+
+        Raises:
+            InvalidSetting: `name` is not the index of the settings.
+            StoreError: the index or the database failed.
+        """
+        configured = self._app.settings.vector_index
+        if name != configured:
+            raise InvalidSetting("kb.index_name", name=name, configured=configured or "-")
+        return await (await self._app.store()).rebuild_index(on_filled)
 
     # --- questions ---------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from psycopg.rows import dict_row
 from ragstone.errors import BaseNotFound, InvalidStage, ModelMismatch
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
+from ragstone.protocols import VectorIndex
 from ragstone.store import encoding
 from ragstone.store.checks import (
     checked_chunks,
@@ -32,6 +33,8 @@ from ragstone.store.checks import (
 )
 from ragstone.store.encoding import Row
 from ragstone.store.hnsw import VectorIndexes
+from ragstone.store.indexed import IndexedSearch
+from ragstone.store.outbox import OnFilled
 from ragstone.store.searching import Search, hit
 from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks, other_model
 from ragstone.terms import analyze
@@ -64,17 +67,28 @@ class PostgresStore:
     `exact_rows` is the largest scope that is scanned without the index. A model with
     more vectors than that gets its index within the next 1,000 vectors written; the
     `replace` that brings it about waits for it, readers and other writers do not.
+
+    `indexed` lets searches of large scopes go through an index outside the database.
     """
 
-    def __init__(self, database: Database, *, exact_rows: int = EXACT_ROWS) -> None:
+    def __init__(
+        self, database: Database, *, exact_rows: int = EXACT_ROWS, indexed: IndexedSearch | None = None
+    ) -> None:
         self._database = database
+        self._indexed = indexed
         self._models: dict[str, Model] = {}
         self._exact_rows = exact_rows
         self._indexes = VectorIndexes(database, exact_rows=exact_rows)
 
     @classmethod
-    async def open(cls, database: Database, *, exact_rows: int = EXACT_ROWS) -> PostgresStore:
+    async def open(
+        cls, database: Database, *, exact_rows: int = EXACT_ROWS, index: VectorIndex | None = None
+    ) -> PostgresStore:
         """The store in `database`, its tables made or migrated where needed.
+
+        `index`, the caller's to close, is kept equal to the vectors and need not be
+        reachable: PostgreSQL answers for it. One that was not there before is filled by
+        `rebuild_index`.
 
         Raises:
             StoreIncompatible: an old server or pgvector, or tables newer than this code.
@@ -82,7 +96,25 @@ class PostgresStore:
         async with database.connection() as connection:
             await prepare_server(connection)
             await migrate(connection, "library", files("ragstone.store") / "migrations")
-        return cls(database, exact_rows=exact_rows)
+        if index is None:
+            return cls(database, exact_rows=exact_rows)
+        indexed = IndexedSearch(database, index)
+        await indexed.outbox.register()
+        return cls(database, exact_rows=exact_rows, indexed=indexed)
+
+    async def rebuild_index(self, on_filled: OnFilled | None = None) -> int:
+        """Fill the index outside anew from the vectors here; how many it holds then.
+
+        Searches go on meanwhile, through the earlier copy or without one. Goes on where an
+        earlier call was interrupted. `on_filled` is called with (vectors done, in all).
+
+        Raises:
+            InvalidStage: the store has no index outside.
+            StoreError: index or database failed; the next call goes on from there.
+        """
+        if self._indexed is None:
+            raise InvalidStage("store.no_index")
+        return await self._indexed.outbox.rebuild(on_filled)
 
     # --- writing ---------------------------------------------------------------------
 
@@ -99,6 +131,7 @@ class PostgresStore:
             raise BaseNotFound("store.base_gone", base=document.base_id) from error
         if written:
             await self._indexes.grown(model, by=len(kept))
+            await self._tell_index()
         return written
 
     async def _registered(self, vectors: Vectors, base_id: str) -> Model:
@@ -141,7 +174,13 @@ class PostgresStore:
         if not ids:
             return DeletionReport(document_ids=(), rows={"documents": 0, "chunks": 0, "vectors": 0})
         async with self._database.connection() as connection:
-            return await _delete(connection, ids)
+            report = await _delete(connection, ids)
+        await self._tell_index()
+        return report
+
+    async def _tell_index(self) -> None:
+        if self._indexed is not None:
+            await self._indexed.written()
 
     # --- searching -------------------------------------------------------------------
 
@@ -167,6 +206,8 @@ class PostgresStore:
             search.identity = vectors.model
             search.model = await self._model(vectors)
         search.text = text
+        if self._indexed is not None and vectors is not None:
+            return await self._indexed.run(search)
         return await self._database.run_retrying(search.run)
 
     # --- reading ---------------------------------------------------------------------

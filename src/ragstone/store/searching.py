@@ -18,6 +18,7 @@ from ragstone.store.statements import (
     QUERIES,
     Model,
     Statement,
+    among,
     count_vectors,
     exact,
     matching,
@@ -38,9 +39,22 @@ CANDIDATES = 2_000
 """Full text ranks the rows of the rarest terms until these stand for so many."""
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the index outside proposes: its copy, chunk ids, and for how many seconds it may lag."""
+
+    index_id: int
+    chunk_ids: Sequence[str]
+    fresh_s: int
+
+
 @dataclass(slots=True)
 class Search:
-    """What is asked; `run` answers it in one transaction that sees one moment."""
+    """What is asked; `run` answers it in one transaction that sees one moment.
+
+    `size`, how many vectors the scope holds (counted up to a limit), is counted unless it
+    is known. With `candidates` only these and what the outbox holds are ranked.
+    """
 
     scope: Scope
     top_k: int
@@ -49,6 +63,15 @@ class Search:
     identity: str = ""
     model: Model | None = None
     text: str | None = None
+    size: int | None = None
+    candidates: Candidates | None = None
+
+    async def count(self, connection: Connection) -> int:
+        """How many vectors the scope holds, counted up to the limit of an exact scan."""
+        if self.vector is None or self.model is None or self.scope.bases == ():
+            return 0
+        ((row,),) = await _batch(connection, [self._size_statement(self.model)])
+        return cast(int, row["count"])
 
     async def run(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
         """(nearest, matching): one batch of statements, and a second for the vector search."""
@@ -60,7 +83,7 @@ class Search:
         matches = _ranked(rows.get("text", []), "score", stage="text", scale="text")
         if self.vector is None:
             return [], matches
-        size = cast(int, rows["size"][0]["count"]) if "size" in rows else 0
+        size = cast(int, rows["size"][0]["count"]) if "size" in rows else self.size or 0
         self._check_other_model(rows["other"], size)
         nearest = await self._nearest(connection, size) if size else []
         return nearest, matches
@@ -71,15 +94,17 @@ class Search:
             return statements
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.scope)
-            if self.model is not None:
-                limit = max(self.exact_rows, self.top_k) + 1
-                statements["size"] = count_vectors(self.model, self.scope, limit)
+            if self.model is not None and self.size is None:
+                statements["size"] = self._size_statement(self.model)
         terms = tsqueries(analyze(self.text or ""))[:MAX_TERMS]
         if terms:
             statements["text"] = matching(
                 terms, self.scope, top_k=self.top_k, candidates=max(CANDIDATES, 20 * self.top_k)
             )
         return statements
+
+    def _size_statement(self, model: Model) -> Statement:
+        return count_vectors(model, self.scope, max(self.exact_rows, self.top_k) + 1)
 
     def _check_other_model(self, others: Sequence[Mapping[str, object]], size: int) -> None:
         # A base that was named must fit; among all bases those of other models are passed over
@@ -94,7 +119,11 @@ class Search:
         if not self.vector.any():
             return []
         asked = (self.model, self.scope, vector_text(self.vector), self.top_k)
-        if size <= self.exact_rows or self.model.dimension > MAX_INDEXED_DIMENSION:
+        if (near := self.candidates) is not None:
+            (rows,) = await _batch(
+                connection, [among(*asked, near.index_id, near.chunk_ids, fresh_s=near.fresh_s)]
+            )
+        elif size <= self.exact_rows or self.model.dimension > MAX_INDEXED_DIMENSION:
             (rows,) = await _batch(connection, [exact(*asked)])
         else:
             _, rows = await _batch(connection, [walk_settings(self.top_k), walk(*asked)])

@@ -75,6 +75,21 @@ def walk(model: Model, scope: Scope, vector: str, top_k: int) -> Statement:
     return _over_vectors("search_index", model, scope, {"vector": vector, "top_k": top_k})
 
 
+def among(
+    model: Model,
+    scope: Scope,
+    vector: str,
+    top_k: int,
+    index_id: int,
+    chunk_ids: Sequence[str],
+    *,
+    fresh_s: int,
+) -> Statement:
+    """Those of `chunk_ids` and of the copy's outbox that the scope holds, by their distance."""
+    values = {"vector": vector, "top_k": top_k, "index_id": index_id, "fresh": fresh_s}
+    return _over_vectors("search_among", model, scope, {**values, "chunk_ids": list(chunk_ids)})
+
+
 def count_vectors(model: Model, scope: Scope, limit: int) -> Statement:
     """How many vectors of the model the scope holds, counted up to `limit`."""
     return _over_vectors("count_vectors", model, scope, {"limit": limit})
