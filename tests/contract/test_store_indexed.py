@@ -150,7 +150,7 @@ async def test_what_another_process_wrote_without_an_index_is_found_at_once(data
 
 
 async def test_the_index_is_never_believed(database: Database) -> None:
-    """D10: ids of deleted, foreign and refused chunks that an index gives are not found."""
+    """D10, C2: ids of deleted, foreign and refused chunks that an index gives are not found."""
     index = MemoryVectorIndex()
     store = await through(database, index)
     await put(store, "u:1", "mine", base_id="one", metadata={"kind": "a"})
@@ -266,48 +266,55 @@ async def fill(store: Store, documents: int = 60) -> None:
         )
 
 
+async def age(database: Database) -> None:
+    """What the index took is no longer searched in PostgreSQL beside it."""
+    async with database.connection() as connection:
+        await connection.execute("UPDATE outbox SET applied_at = now() - interval '1 hour'")
+
+
 async def test_any_scope_finds_through_the_index_what_a_scan_finds(
     database: Database, index: VectorIndex
 ) -> None:
-    """D10, W29: any filter tree and any bases, and always as many hits as there are."""
+    """D10, W29, C33: any filter tree and any bases, and always as many hits as there are."""
     store = await through(database, index)
     await fill(store)
+    await age(database)
     scanning = PostgresStore(database)
     examples: list[tuple[Filter | None, tuple[str, ...] | None, list[float], int]] = []
 
     @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
-        filter=st.none() | _FILTERS,
+        tree=st.none() | _FILTERS,
         bases=_BASES,
         question=st.tuples(*[st.floats(-1, 1, width=16)] * 3),
         top_k=st.sampled_from([1, 3, 10, 40, 200]),
     )
     def draw(
-        filter: Filter | None, bases: tuple[str, ...] | None, question: tuple[float, ...], top_k: int
+        tree: Filter | None, bases: tuple[str, ...] | None, question: tuple[float, ...], top_k: int
     ) -> None:
-        examples.append((filter, bases, list(question), top_k))
+        examples.append((tree, bases, list(question), top_k))
 
     draw()
-    for filter, bases, question, top_k in examples:
-        scope = Scope(bases=bases, filter=filter)
+    for tree, bases, question, top_k in examples:
+        scope = Scope(bases=bases, filter=tree)
         expected = await scanning.search_vector(vectors(question), scope=scope, top_k=top_k)
         found = await store.search_vector(vectors(question), scope=scope, top_k=top_k)
         assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-6)
         if top_k == 200:
             assert texts(found) == texts(expected)
         assert all(bases is None or hit.base_id in bases for hit in found)
+    assert examples
 
 
 async def test_a_filter_that_few_pass_widens_and_then_falls_back(database: Database) -> None:
-    """W29: the index is asked for more, then PostgreSQL answers; top-k is always full."""
+    """W29, C33: the index is asked for more, then PostgreSQL answers; top-k is always full."""
     index = Breakable()
     store = await through(database, index)
     for n in range(8):
         await put(store, f"u:{n}", *[f"near {n} {m}" for m in range(40)], metadata={"kind": "near"})
     lines = [f"far {m}" for m in range(5)]
     await put(store, "u:far", *lines, rows=[Y] * 5, metadata={"kind": "far"})
-    async with database.connection() as connection:
-        await connection.execute("UPDATE outbox SET applied_at = now() - interval '1 hour'")
+    await age(database)
     scope = Scope(bases=("one",), filter=Equal("kind", "far"))
     assert sorted(texts(await store.search_vector(vectors(X), scope=scope, top_k=5))) == lines
     assert index.asked == [(("one",), 30), (("one",), 240)]
@@ -317,7 +324,7 @@ async def test_a_filter_that_few_pass_widens_and_then_falls_back(database: Datab
 
 
 async def test_an_index_added_later_is_filled_while_searches_go_on(database: Database) -> None:
-    """C33: the index is rebuilt from PostgreSQL, which answers until it is complete."""
+    """A29: the index is rebuilt from PostgreSQL, which answers until it is complete."""
     await fill(await PostgresStore.open(database), 10)
     index = Breakable()
     store = await through(database, index)

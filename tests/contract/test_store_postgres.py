@@ -290,6 +290,12 @@ UNION ALL
 SELECT 'table', c.relname, a.attname, concat(c.reloptions, a.attstorage, a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+UNION ALL
+SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid)
+FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL
+SELECT 'function', pronamespace::regnamespace::text, proname, prosrc
+FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prolang <> 13 AND proname = 'feed_outbox'
 ORDER BY 1, 2, 3, 4
 """
 

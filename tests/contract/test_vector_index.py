@@ -1,4 +1,4 @@
-"""Every vector index passes the one contract suite, against the real server (rows A27, A29, C33)."""
+"""Every vector index passes the one contract suite, against the real server (rows A27, A29)."""
 
 from __future__ import annotations
 

@@ -35,6 +35,9 @@ never for more than `MAX_REACH`, which every index grants."""
 ANSWER_S = 5.0
 """The longest wait for the index. With `FRESH_S` it bounds what an answer may not know of."""
 
+FRESH_ROWS = 10_000
+"""Where the index has more than these yet to learn, PostgreSQL's own index is quicker than their scan."""
+
 PAUSE_S = 30.0
 """After a failure the index is left alone for so long: each try would cost a question its time."""
 
@@ -87,7 +90,7 @@ class IndexedSearch:
             "identity": self._index.identity,
             "model_id": search.model.model_id,
             "fresh": FRESH_S,
-            "limit": search.exact_rows + 1,
+            "limit": FRESH_ROWS + 1,
         }
 
         async def read(connection: Connection) -> _Ready | None:
@@ -99,8 +102,7 @@ class IndexedSearch:
         if ready is None:
             degrade("index_incomplete")
             return None
-        # So much is new that scanning it would take longer than PostgreSQL's own index.
-        return ready if ready.waiting <= search.exact_rows else None
+        return ready if ready.waiting <= FRESH_ROWS else None
 
     async def _through(self, search: Search, ready: _Ready) -> tuple[list[Hit], list[Hit]] | None:
         assert search.size is not None  # counted before

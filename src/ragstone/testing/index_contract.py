@@ -39,7 +39,7 @@ def spread(count: int, dimension: int = 8, *, seed: int = 3) -> NDArray[np.float
 
 @pytest.mark.anyio
 class VectorIndexContract:
-    """Putting, dropping, searching; rows A27, C33."""
+    """Putting, dropping, searching; row A27."""
 
     @pytest.fixture
     async def collection(self, index: VectorIndex) -> AsyncGenerator[str]:

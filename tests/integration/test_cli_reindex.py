@@ -1,0 +1,81 @@
+"""`ragstone reindex --index`: an index of the settings is filled, used, and done without when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, Inside
+
+from ragstone.errors import InvalidSetting
+from ragstone.kb.settings import load
+from services import free_port
+
+
+def test_an_index_is_filled_and_filled_again(ragstone: CommandLine, tmp_path: Path) -> None:
+    """A29: vectors in Milvus by settings alone; `reindex` copies them from PostgreSQL."""
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_text(f"The otter number {n} lives by the river.")
+    assert ragstone("add", *(tmp_path / f"{n}.txt" for n in range(3)), "--base", "otters").code == 0
+    milvus = {"RAGSTONE_VECTOR_INDEX": "milvus", "RAGSTONE_VECTOR_INDEX_URL": str(tmp_path / "index.db")}
+    total = 0
+    for _ in range(2):
+        filled = ragstone("reindex", "--index", "milvus", "--json", **milvus)
+        assert (filled.code, filled.err) == (0, "")
+        assert json.loads(filled.out) == {"index": "milvus", "vectors": json.loads(filled.out)["vectors"]}
+        assert (total := json.loads(filled.out)["vectors"]) >= 3
+    found = ragstone("search", "otter", "--base", "otters", "--json", **milvus)
+    assert len(json.loads(found.out)["hits"]) == 3
+    assert json.loads(found.out)["degraded"] == []
+    told = ragstone("reindex", "--index", "milvus", RAGSTONE_LANG="zh", **milvus)
+    assert f"{total:,}" in told.out
+    assert "索引" in told.out
+    assert ragstone("rm", "--base", "otters", "--all", "--yes", **milvus).code == 0
+
+
+def test_an_index_that_does_not_answer_is_named_in_one_sentence(ragstone: CommandLine) -> None:
+    redis = {
+        "RAGSTONE_VECTOR_INDEX": "redis",
+        "RAGSTONE_VECTOR_INDEX_URL": f"redis://:secret@127.0.0.1:{free_port()}/0",
+    }
+    assert ragstone("list", **redis).code in (0, 3)
+    shown = ragstone("config", **redis)
+    assert "secret" not in shown.out
+    assert "127.0.0.1" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["reindex"], "ragstone reindex --index milvus"), (["reindex", "--index", "milvus"], "milvus")],
+)
+def test_what_cannot_be_built_is_told(arguments: list[str], words: str, inside: Inside) -> None:
+    ended = inside(*arguments)
+    assert ended.code == 2
+    assert words in ended.err
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"vector_index": "milvus"},
+        {"vector_index_url": "redis://h"},
+        {"vector_index": "other", "vector_index_url": "x"},
+    ],
+)
+def test_index_and_address_go_together(settings: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load({}, overrides={"home": tmp_path, **settings})
+    assert "vector_index" in str(caught.value)
+
+
+def test_the_example_of_the_page_on_indexes_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs/indexes.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        exec(compile(example, "docs/indexes.md", "exec"), {"__name__": "__example__"})
+    assert shown.getvalue() == "['hammer']\n"
