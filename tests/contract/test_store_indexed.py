@@ -21,8 +21,9 @@ from ragstone.store.index.redis import RedisIndex
 from ragstone.store.outbox import Outbox
 from ragstone.store.postgres import PostgresStore
 from ragstone.testing.databases import temporary_database
-from ragstone.testing.store_contract import StoreContract
+from ragstone.testing.store_contract.concurrency import ConcurrencyContract
 from ragstone.testing.store_contract.passages import EVERYTHING, X, Y, passages, put, texts, vectors
+from ragstone.testing.store_contract.search import SearchContract
 from ragstone.testing.vector_index import MemoryVectorIndex
 from ragstone.trace import Trace
 from ragstone.types import Scope
@@ -87,8 +88,8 @@ class Breakable(MemoryVectorIndex):
             raise StoreUnavailable("store.index_failed", index=self.identity, reason="switched off")
 
 
-class TestStoreWithMilvus(StoreContract):
-    """The whole contract of a store, every vector search through milvus-lite."""
+class TestStoreWithMilvus(SearchContract, ConcurrencyContract):
+    """What a store must do that is searched, with milvus-lite beneath; nothing else is written otherwise."""
 
     @pytest.fixture(scope="class")
     @classmethod

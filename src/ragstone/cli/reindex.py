@@ -14,6 +14,8 @@ from ragstone.cli.words import say
 from ragstone.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from ragstone.kb.facade import KnowledgeBases
 
 Index = Annotated[
@@ -49,7 +51,7 @@ class _Progress:
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
-        self._task: int | None = None
+        self._task: TaskID | None = None
 
     def __call__(self, done: int, total: int) -> None:
         if not self._notices.live:

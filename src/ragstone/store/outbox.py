@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -222,6 +222,6 @@ async def _switch(copy: Copy, connection: Connection) -> None:
     await connection.execute(QUERIES["make_ready"], values)
 
 
-async def _read(connection: Connection, name: str, values: dict[str, object]) -> list[dict[str, Any]]:
+async def _read(connection: Connection, name: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
     async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
         return await (await cursor.execute(QUERIES[name], values)).fetchall()

@@ -138,7 +138,8 @@ class VectorIndexContract:
         ids = [f"id{n}" for n in range(len(points))]
         await index.put(collection, ids, points, bases=[f"b{n % 100}" for n in range(len(points))])
         question = points[77]
-        nearest = [ids[n] for n in np.argsort(-(points @ question))[:20]]
+        scores = {chunk_id: float(point @ question) for chunk_id, point in zip(ids, points, strict=True)}
+        nearest = sorted(ids, key=lambda chunk_id: -scores[chunk_id])[:20]
         found = await index.search(collection, question, bases=None, top_k=20)
         assert len(set(found) & set(nearest)) >= 18
         few = await index.search(collection, question, bases=["b77"], top_k=10)

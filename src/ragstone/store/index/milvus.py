@@ -28,7 +28,7 @@ EF = 120
 """How many nodes a search keeps in view; as many as PostgreSQL's own index, more when more are asked for."""
 TIMEOUT_S = 5.0
 """For a connection and for a search; a write may take longer."""
-WRITE_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 30.0
 MAX_ID = 256
 
 _LITE = ".db"
@@ -136,7 +136,7 @@ class MilvusIndex:
             )
             return [hit["entity"]["chunk_id"] for hit in hits]
 
-        return await self._run(find)
+        return await self._run(find, abandon=True)
 
     async def clear(self, collection: str) -> None:
         def remove(client: Any) -> None:
@@ -154,13 +154,17 @@ class MilvusIndex:
 
     # --- calls in threads ------------------------------------------------------------
 
-    async def _run(self, work: Callable[[Any], T]) -> T:
-        """`work` with the client, in a thread; Milvus's errors as ours."""
+    async def _run(self, work: Callable[[Any], T], *, abandon: bool = False) -> T:
+        """`work` with the client, in a thread; Milvus's errors as ours.
+
+        A write is not abandoned when its caller is cancelled: it would end at any later time,
+        after a newer one.
+        """
         async with self._lock:
             if self._connected is None:
                 self._connected = await anyio.to_thread.run_sync(self._guarded, self._connect)
         return await anyio.to_thread.run_sync(
-            self._guarded, lambda: work(self._connected), abandon_on_cancel=True
+            self._guarded, lambda: work(self._connected), abandon_on_cancel=abandon
         )
 
     def _guarded(self, work: Callable[[], T]) -> T:
