@@ -131,7 +131,7 @@ class PostgresStore:
             raise BaseNotFound("store.base_gone", base=document.base_id) from error
         if written:
             await self._indexes.grown(model, by=len(kept))
-            await self._tell_index()
+            await self.tell_index()
         return written
 
     async def _registered(self, vectors: Vectors, base_id: str) -> Model:
@@ -175,10 +175,11 @@ class PostgresStore:
             return DeletionReport(document_ids=(), rows={"documents": 0, "chunks": 0, "vectors": 0})
         async with self._database.connection() as connection:
             report = await _delete(connection, ids)
-        await self._tell_index()
+        await self.tell_index()
         return report
 
-    async def _tell_index(self) -> None:
+    async def tell_index(self) -> None:
+        """Tell the index outside what changed, where there is one; after writes of another way."""
         if self._indexed is not None:
             await self._indexed.written()
 
