@@ -107,6 +107,7 @@ async def test_large_scopes_walk_the_index_and_small_ones_do_not(
 async def test_a_search_through_the_index_finds_what_an_exact_scan_finds(
     database: Database, filter: Filter | None
 ) -> None:
+    """A29: HNSW over cosine under metadata filters (pgvector)."""
     points = cloud(1_200)
     indexed = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
     await fill(indexed, points)
@@ -124,6 +125,7 @@ async def test_a_search_through_the_index_finds_what_an_exact_scan_finds(
 
 
 async def test_a_walk_that_finds_too_few_is_followed_by_a_scan(database: Database) -> None:
+    """W29: the walk through HNSW may give up; the answer is full all the same."""
     store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
     await fill(store, np.concatenate([cloud(70), np.zeros((30, DIMENSION), np.float32)]))
     hits = await store.search_vector(Vectors(model="cloud", values=cloud(1)), scope=EVERYTHING, top_k=90)

@@ -68,6 +68,7 @@ class VectorIndexContract:
         assert await self.find(index, collection, Y, top_k=2) == ["y", "xy"]
 
     async def test_put_again_stands_in_place_of_the_first(self, index: VectorIndex, collection: str) -> None:
+        """A27: one vector or many under ids of one's own; what is added again is replaced."""
         for _ in range(2):
             await index.put(collection, ["1", "2"], rows(X, Y), bases=["b", "b"])
         assert sorted(await self.find(index, collection, X)) == ["1", "2"]
@@ -83,6 +84,7 @@ class VectorIndexContract:
     async def test_dropped_ids_are_gone_and_unknown_ones_are_passed_over(
         self, index: VectorIndex, collection: str
     ) -> None:
+        """A27: one is removed, or all."""
         await index.drop(collection, ["nothing"])
         await index.put(collection, ["1", "2", "3"], rows(X, Y, Z), bases=["b"] * 3)
         for _ in range(2):
