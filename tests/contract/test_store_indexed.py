@@ -147,6 +147,9 @@ async def test_what_another_process_wrote_without_an_index_is_found_at_once(data
     assert len(await held(database, index)) == 1
     found = await store.search_vector(vectors(X), scope=EVERYTHING, top_k=3)
     assert sorted(texts(found)) == ["alpha", "beta", "gamma"]
+    # Also where the index has enough to offer without it.
+    await put(await PostgresStore.open(database), "u:3", "nearest", rows=[Y])
+    assert texts(await store.search_vector(vectors(Y), scope=EVERYTHING, top_k=1)) == ["nearest"]
     assert index.asked
 
 
