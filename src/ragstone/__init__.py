@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ragstone.assistant import Assistant
     from ragstone.augment import CitedContext
     from ragstone.cite import cite
     from ragstone.clean import clean
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ragstone.generate import ExtractiveGenerator, ModelGenerator
     from ragstone.ingest import IngestPipeline, IngestResult
     from ragstone.kb.facade import KnowledgeBases
+    from ragstone.memory import WindowMemory
     from ragstone.query import QueryPipeline
     from ragstone.rerank import Rerank
     from ragstone.retrieve.store import StoreRetriever
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ragstone.split import RecursiveSplitter
     from ragstone.store.memory import MemoryStore
     from ragstone.sync import Blocking
-    from ragstone.transform import Compress, HyDE, Rewrite, StepBack, Translate
+    from ragstone.transform import Compress, HyDE, PreviousTurn, Rewrite, StepBack, Translate
     from ragstone.types import (
         Answer,
         Blob,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Assistant",
     "Blob",
     "Blocking",
     "Chunk",
@@ -66,6 +69,7 @@ __all__ = [
     "ModelGenerator",
     "MultiQuery",
     "Neighbours",
+    "PreviousTurn",
     "Prompt",
     "Query",
     "QueryPipeline",
@@ -81,6 +85,7 @@ __all__ = [
     "StoreRetriever",
     "Translate",
     "Vectors",
+    "WindowMemory",
     "cite",
     "clean",
     "open",
@@ -90,6 +95,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Assistant": "assistant",
     "Blocking": "sync",
     "CitedContext": "augment",
     "Compress": "transform",
@@ -103,6 +109,7 @@ _MODULES = {
     "ModelGenerator": "generate",
     "MultiQuery": "expand",
     "Neighbours": "widen",
+    "PreviousTurn": "transform",
     "QueryPipeline": "query",
     "RagstoneError": "errors",
     "RecursiveSplitter": "split",
@@ -112,6 +119,7 @@ _MODULES = {
     "StepBack": "transform",
     "StoreRetriever": "retrieve.store",
     "Translate": "transform",
+    "WindowMemory": "memory",
     "cite": "cite",
     "clean": "clean",
     "reciprocal_rank": "fuse",

@@ -63,6 +63,7 @@ _ENGLISH = (
     | {word[:3]: value for value, word in enumerate(_MONTHS, start=1)}
     | {"once": 1, "first": 1, "twice": 2, "second": 2, "third": 3, "hundred": 100, "thousand": 1000}
 )
+_COMPOUND = re.compile(rf"\b({'|'.join(['twenty', *_TENS])})[- ]({'|'.join(_UNITS[1:10])})\b")
 _DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
     "两": 2,
@@ -101,6 +102,7 @@ def _plain(number: str) -> str:
 def _numbers_of(text: str) -> set[str]:
     found = {_plain(number) for number in _NUMBER.findall(text)}
     found |= {str(_ENGLISH[word]) for word in _WORD.findall(text) if word in _ENGLISH}
+    found |= {str(_ENGLISH[tens] + _ENGLISH[unit]) for tens, unit in _COMPOUND.findall(text)}
     found |= {str(_chinese(word)) for word in _CHINESE_NUMBER.findall(text)}
     return found
 

@@ -26,6 +26,10 @@ class CitedContext:
     asks for a polite refusal, or with `allow_empty` is the question alone (row A69): a
     pipeline asks the model then, where it otherwise refuses by itself.
 
+    `metadata_keys` names what of a passage's metadata the model reads, a line `key: value`
+    each, where the passage has it (row A70). System messages of the history are left out:
+    rules belong into the template.
+
     `template` replaces the wording, in both languages or in one: parts `# system` and
     `# user`; `{passages}` and `{question}` are required in the latter, `{fence}` may name
     the fence. `empty` replaces what is asked without hits; it names `{question}`.
@@ -40,9 +44,11 @@ class CitedContext:
         template: Wording | None = None,
         empty: Wording | None = None,
         allow_empty: bool = False,
+        metadata_keys: Sequence[str] = (),
         fence: Callable[[], str] = new_fence,
     ) -> None:
         self.allow_empty = allow_empty
+        self._metadata_keys = tuple(metadata_keys)
         self._fence = fence
         self._templates = {
             language: _templates(text, language) for language, text in worded("answer", template).items()
@@ -58,7 +64,7 @@ class CitedContext:
         if hits:
             fence = self._fresh_fence(query, hits)
             passages = "\n\n".join(
-                f"[{number}]\n<{fence}>\n{_passage(hit, language)}\n</{fence}>"
+                f"[{number}]\n<{fence}>\n{_passage(hit, language, self._metadata_keys)}\n</{fence}>"
                 for number, hit in enumerate(hits, start=1)
             )
             opening = [Message(role="system", content=system)] if system else []
@@ -71,7 +77,8 @@ class CitedContext:
         return Prompt(query=query, messages=messages, passages=tuple(hits))
 
     def _fresh_fence(self, query: Query, hits: Sequence[Hit]) -> str:
-        content = "\n".join([query.text, *(f"{hit.title}\n{hit.chunk.embedding_text}" for hit in hits)])
+        shown = (_passage(hit, "en", self._metadata_keys) for hit in hits)
+        content = "\n".join([query.text, *shown])
         fence = self._fence()
         while fence in content:
             fence += secrets.token_hex(4)
@@ -89,12 +96,17 @@ def _templates(text: str, language: Language) -> tuple[str, Template]:
     return found.get("system", ""), user
 
 
-def _passage(hit: Hit, language: Language) -> str:
-    """Title and page, then the context, then the text. A title the context opens with is not repeated."""
+def _passage(hit: Hit, language: Language, metadata_keys: Sequence[str]) -> str:
+    """Title and page, metadata, context, text. A title the context opens with is not repeated."""
     chunk = hit.chunk
     title = " ".join(hit.title.split())[:_TITLE_LENGTH]
     if title and chunk.context.startswith(title):
         title = ""
     page = render("prompt.page", language, page=chunk.page) if chunk.page is not None else ""
     heading = " · ".join(part for part in (title, page) if part)
-    return "\n".join(part for part in (heading, chunk.context, chunk.text) if part)
+    lines = [
+        f"{key}: {' '.join(str(chunk.metadata[key]).split())}"
+        for key in metadata_keys
+        if key in chunk.metadata
+    ]
+    return "\n".join(part for part in (heading, *lines, chunk.context, chunk.text) if part)

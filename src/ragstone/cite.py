@@ -22,6 +22,7 @@ from ragstone.types import Citation, Hit
 _NUMBER = r"[1-9１-９]\d{0,2}"
 _BODY = rf"\s?(?:{_NUMBER}(?:\s?[,，、;；\-–—~]\s?{_NUMBER})*|[0０])\s?"
 _MARKER = rf"(?:\[\[{_BODY}\]\]|\[{_BODY}\](?!\()|【{_BODY}】|［{_BODY}］)"
+_MARKERS = re.compile(_MARKER)
 _RUN = re.compile(rf"([ \t]*)({_MARKER}(?:[ \t]*{_MARKER})*)([ \t]*)")
 _GROUP = re.compile(r"[\d\s,，、;；\-–—~]+")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—~]\s*(\d+))?")
@@ -294,22 +295,24 @@ def _support(sentence: str, passage: str) -> tuple[int, int]:
 
 def _exact(sentence: str, passage: str) -> tuple[int, int] | None:
     """Where the sentence stands, whatever the white space and the footnote markers between."""
-    wanted, _ = _squeezed(sentence)
-    have, places = _squeezed(passage)
+    wanted, have = _squeezed(sentence), _squeezed(passage)
     for needle in (wanted, wanted.rstrip(".。")):
         at = have.find(needle) if needle else -1
         if at >= 0:
+            places = _places(passage)
             return places[at], places[at + len(needle) - 1] + 1
     return None
 
 
-def _squeezed(text: str) -> tuple[str, list[int]]:
-    """The text without white space and markers, and where each character stood."""
-    hidden = {place for match in re.finditer(_MARKER, text) for place in range(*match.span())}
-    places = [
-        place for place, character in enumerate(text) if place not in hidden and not character.isspace()
-    ]
-    return "".join(text[place] for place in places), places
+def _squeezed(text: str) -> str:
+    """The text without white space and markers."""
+    return "".join(_MARKERS.sub("", text).split())
+
+
+def _places(text: str) -> list[int]:
+    """Where each character of the squeezed text stands."""
+    hidden = {place for match in _MARKERS.finditer(text) for place in range(*match.span())}
+    return [place for place, character in enumerate(text) if place not in hidden and not character.isspace()]
 
 
 def _nearest(sentence: str, passage: str) -> tuple[int, int] | None:

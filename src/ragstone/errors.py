@@ -24,9 +24,11 @@
     │   └── TextTooLong           more tokens than the model reads
     ├── ProviderError             a remote model or service said no
     │   ├── ProviderRejected      4xx: key, model name or request; a retry does not help
+    │   │   └── ContentRefused    a content filter refuses this text; others go on
     │   └── ProviderUnavailable   429, 5xx, time-out, cut connection   (Transient)
     └── StoreError
-        ├── StoreUnavailable      cannot connect, restarted, pool empty (Transient)
+        ├── StoreUnavailable      cannot connect, restarted (Transient)
+        │   └── StoreBusy         no connection became free
         ├── StoreIncompatible     schema newer than the code, no pgvector, other version
         ├── StoreFull             no room left on the disk
         └── ServerFailed          the embedded PostgreSQL did not start
@@ -178,6 +180,10 @@ class ProviderRejected(ProviderError):
     """The provider refuses the request; sending it again does not help."""
 
 
+class ContentRefused(ProviderRejected):
+    """The provider's content filter refuses this text, or stopped this answer."""
+
+
 class ProviderUnavailable(ProviderError, Transient):
     """The provider is busy, unreachable or too slow."""
 
@@ -188,6 +194,10 @@ class StoreError(RagstoneError):
 
 class StoreUnavailable(StoreError, Transient):
     """The database cannot be reached at the moment."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Every connection stayed in use for as long as work may wait for one."""
 
 
 class StoreIncompatible(StoreError):

@@ -90,13 +90,22 @@ def read_dataset(folder: Path, *, corpus: Path | None = None) -> Dataset:
         corpus = folder / "corpus.jsonl"
         if not corpus.is_file():
             raise SourceNotFound("evaluate.no_corpus", path=folder)
-    passages = _passages(corpus)
+    return replace(read_questions(folder), passages=_passages(corpus))
+
+
+def read_questions(folder: Path) -> Dataset:
+    """Questions and what answers them, without passages: those are in a base already.
+
+    Raises as `read_dataset`.
+    """
+    if not folder.is_dir():
+        raise SourceNotFound("evaluate.no_folder", path=folder)
     questions = _questions(folder / "queries.jsonl")
     relevant = _relevant(folder / "qrels.tsv")
     counted = tuple(item for item in questions if item.query_id in relevant)
     if not counted:
         raise InputError("evaluate.no_questions", path=folder)
-    return Dataset(passages=passages, questions=counted, relevant=relevant)
+    return Dataset(passages=(), questions=counted, relevant=relevant)
 
 
 def _passages(path: Path) -> tuple[Passage, ...]:

@@ -167,11 +167,10 @@ def _ranked(ranking: Sequence[Hit]) -> list[Hit]:
     hits: dict[str, Hit] = {}
     broken: list[Hit] = []
     for hit in ranking:
-        if hit.scores and hit.scores[-1].scale == "text" and hit.score == 0:
-            continue
-        if hit.scores and not math.isfinite(hit.score):
+        latest = hit.scores[-1] if hit.scores else None
+        if latest is not None and not math.isfinite(latest.value):
             broken.append(hit)
-        else:
+        elif latest is None or latest.value != 0 or latest.scale != "text":
             hits.setdefault(hit.chunk.chunk_id, hit)
     for hit in broken:
         hits.setdefault(hit.chunk.chunk_id, hit)
@@ -206,11 +205,11 @@ def _add(candidates: dict[str, _Candidate], hit: Hit, rank: int, share: float) -
 
 def _merged(first: Hit, second: Hit) -> Hit:
     """One hit with the scores of both, those of `second` last."""
-    return replace(second, scores=_joined(first.scores, second.scores))
+    return second.with_scores(_joined(first.scores, second.scores))
 
 
 def _joined(first: tuple[Score, ...], second: tuple[Score, ...]) -> tuple[Score, ...]:
-    return (*(score for score in first if score not in second), *second)
+    return (*[score for score in first if score not in second], *second)
 
 
 def _in_order(candidates: dict[str, _Candidate]) -> list[_Candidate]:
@@ -223,12 +222,8 @@ def _fused(candidates: dict[str, _Candidate], scale: str, whole: float = 1.0) ->
         # Plain addition would make near-ties depend on the order of the rankings.
         candidate.value = math.fsum(candidate.shares) / whole
     return [
-        replace(
-            candidate.hit,
-            scores=(
-                *candidate.scores,
-                Score(stage="fuse", scale=scale, value=candidate.value, rank=rank),
-            ),
+        candidate.hit.with_scores(
+            (*candidate.scores, Score(stage="fuse", scale=scale, value=candidate.value, rank=rank))
         )
         for rank, candidate in enumerate(_in_order(candidates), start=1)
     ]

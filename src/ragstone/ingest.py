@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ragstone.errors import (
     ContentError,
+    ContentRefused,
     InputError,
     InvalidMetadata,
     InvalidStage,
@@ -27,7 +28,7 @@ from ragstone.errors import (
     TextTooLong,
     first_error,
 )
-from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, Parser, Splitter, Store, Unpacker
+from ragstone.protocols import ChunkTransformer, Cleaner, Embedder, IngestStore, Parser, Splitter, Unpacker
 from ragstone.types import (
     DEFAULT_BASE,
     MEMBER_MARK,
@@ -97,9 +98,9 @@ class IngestPipeline:
     """Reads blobs into a store.
 
     Only `parse`, `split`, `embedder` and `store` are required. `settings` names whatever
-    else changes the result (parser version, sizes): with the content and the model it
-    makes the revision of a document, and a document whose revision is already stored is
-    not read again. `parsers` blobs are parsed at once.
+    else changes the result (parser version, sizes): with the content it makes the revision
+    of a document, and a document whose revision is already stored is not read again.
+    `parsers` blobs are parsed at once.
 
     With `unpack`, the members of containers (archives, mails, PDFs with files in them)
     become documents of their own, and belong to their container: its document is stored
@@ -110,7 +111,7 @@ class IngestPipeline:
     parse: Parser
     split: Splitter
     embedder: Embedder
-    store: Store
+    store: IngestStore
     clean: Sequence[Cleaner] = ()
     transform: Sequence[ChunkTransformer] = ()
     unpack: Unpacker | None = None
@@ -268,7 +269,8 @@ class _Run:
         room.release()
 
     def _revision(self, blob: Blob) -> str:
-        return digest(blob.content_hash, self._pipeline.settings, self._pipeline.embedder.identity)
+        # Not the model: a base has one, and another is given to all of its documents at once.
+        return digest(blob.content_hash, self._pipeline.settings)
 
     async def _prepare(
         self, parsing: MemoryObjectReceiveStream[Blob], embedding: MemoryObjectSendStream[_Prepared]
@@ -327,7 +329,7 @@ class _Run:
     async def _embed_group(self, group: list[_Prepared]) -> list[_Prepared]:
         try:
             await self._fill_vectors(group)
-        except TextTooLong as error:
+        except (TextTooLong, ContentRefused) as error:
             if len(group) > 1:
                 return [done for prepared in group for done in await self._embed_group([prepared])]
             document = group[0].document

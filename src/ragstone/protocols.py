@@ -20,6 +20,7 @@ from ragstone.types import (
     DeletionReport,
     Delta,
     Document,
+    Event,
     Hit,
     LoadFailure,
     Message,
@@ -95,8 +96,8 @@ class Embedder(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Store(Protocol):
-    """Documents, chunks, vectors and full text. A document is there whole or not at all."""
+class IngestStore(Protocol):
+    """The part of a Store that ingestion needs."""
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
         """Put the document in place of its earlier version, atomically.
@@ -110,6 +111,18 @@ class Store(Protocol):
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
         """Remove documents with all that belongs to them; unknown ids are skipped."""
         ...
+
+    async def revisions(self, base_id: str) -> Mapping[str, str]:
+        """uri -> revision of every document in the base."""
+        ...
+
+    async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        """Embeddings already stored for these `Chunk.embedding_hash` values."""
+        ...
+
+
+class Store(IngestStore, Protocol):
+    """Documents, chunks, vectors and full text. A document is there whole or not at all."""
 
     async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
         """Nearest chunks to the one vector in `vectors`, best first, on the scale `cosine`."""
@@ -134,14 +147,6 @@ class Store(Protocol):
         ...
 
     async def document(self, document_id: str) -> Document | None: ...
-
-    async def revisions(self, base_id: str) -> Mapping[str, str]:
-        """uri -> revision of every document in the base."""
-        ...
-
-    async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
-        """Embeddings already stored for these `Chunk.embedding_hash` values."""
-        ...
 
     async def count(self, scope: Scope) -> int:
         """How many chunks the scope holds."""
@@ -224,6 +229,24 @@ Augmenter: TypeAlias = Callable[[Query, Sequence[Hit]], Awaitable[Prompt]]
 
 Generator: TypeAlias = Callable[[Prompt], AsyncIterator[Delta]]
 """A prompt to the answer's text, piece by piece; `<no-answer/>` first when it cannot answer."""
+
+
+class Answerer(Protocol):
+    """Whatever answers a question as a stream of events, `Done` last; a `QueryPipeline` is one."""
+
+    def stream(self, query: Query, /) -> AsyncGenerator[Event, None]: ...
+
+
+class Memory(Protocol):
+    """What was said in conversations before; each has an id, and none sees another."""
+
+    async def messages(self, chat_id: str) -> Sequence[Message]:
+        """The messages to go on from, oldest first; none of an unknown conversation."""
+        ...
+
+    async def add(self, chat_id: str, messages: Sequence[Message]) -> None:
+        """Messages that belong together, a question before its answer; kept all or none."""
+        ...
 
 
 class Reranker(Protocol):

@@ -8,7 +8,6 @@ asked too; rerank and select judge by the question, not by its rewordings.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ragstone.cite import cite
-from ragstone.errors import InvalidStage, ProviderError, first_error
+from ragstone.errors import InvalidStage, ModelError, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
 from ragstone.generate import NO_ANSWER, visible
 from ragstone.language import language_of
@@ -49,7 +48,6 @@ from ragstone.types import (
     SearchResult,
     Sources,
     StageDone,
-    Step,
     Usage,
 )
 
@@ -241,7 +239,7 @@ class QueryPipeline:
             async with aclosing(self._attempt(self.generate, prompt, run)) as deltas:
                 async for delta in deltas:
                     yield delta
-        except ProviderError:
+        except (ProviderError, ModelError):
             if self.fallback is None or run.text:
                 raise
             run.trace.degrade("chat_failed")
@@ -252,15 +250,13 @@ class QueryPipeline:
     async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         run.mode = _mode(generate)
         stream = visible(generate(prompt), len(prompt.passages), verbatim=run.mode == "extractive")
-        started = time.perf_counter()
-        async with aclosing(stream):
-            async for delta in stream:
+        async with aclosing(stream), aclosing(run.trace.stream("generate", stream)) as deltas:
+            async for delta in deltas:
                 run.usage = run.usage + delta.usage if delta.usage else run.usage
                 if delta.text and delta.text != NO_ANSWER:
                     run.text += delta.text
                     yield delta
         run.answered, run.text, run.removed = stream.answered, stream.text, stream.removed
-        run.trace.steps.append(Step(stage="generate", seconds=time.perf_counter() - started))
 
     def _finish(self, query: Query, run: _Run) -> Answer:
         with run.trace.stage("cite") as detail:
@@ -288,14 +284,13 @@ def _within(scope: Scope, query: Query) -> Query:
 def _distinct(queries: Sequence[Query], question: Query) -> list[Query]:
     """The queries, the first of those that ask the same of the same (row W01), and the question itself."""
     found: list[Query] = []
+    scopes: dict[str, list[Scope]] = {}
     for query in queries:
-        if not any(_asks_the_same(query, one) and query.scope == one.scope for one in found):
+        seen = scopes.setdefault(normalised(query.text), [])
+        if query.scope not in seen:
+            seen.append(query.scope)
             found.append(query)
-    return found if any(_asks_the_same(question, one) for one in found) else [*found, question]
-
-
-def _asks_the_same(one: Query, other: Query) -> bool:
-    return normalised(one.text) == normalised(other.text)
+    return found if normalised(question.text) in scopes else [*found, question]
 
 
 def _one(fuse: Fuser, rankings: Sequence[list[Hit]]) -> list[Hit]:

@@ -46,7 +46,7 @@ _WHOLE = re.compile(
 )
 _JOINTS = re.compile(r"[-_/]")
 # What an apostrophe adds to an English word: the city's, don't, we've.
-_ADDED = re.compile(r"(?<=[a-z])['\u2019](?:s|t|re|ve|ll|d|m)\b")
+ADDED = re.compile(r"(?<=[a-z])['\u2019](?:s|t|re|ve|ll|d|m)\b")
 
 _STOP_WORDS = """
 an and are as at be been being but by did do does for from had has have he her his how in
@@ -62,10 +62,11 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 def analyze(text: str) -> list[str]:
     """The terms of `text`, in order and with repetitions; empty where there is nothing to find."""
-    return list(_terms(_folded(text)))
+    return list(_terms(folded(text)))
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """The text in the form whose runs are its terms."""
     # Folding can undo the normal form (and marks alone split a word), hence twice.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if folded.isascii():
@@ -91,16 +92,23 @@ def _letter(char: str) -> str:
 
 
 def _terms(text: str) -> Iterator[str]:
-    text = _ADDED.sub("", text)
-    wholes = [(match.start(), match[0]) for match in _WHOLE.finditer(text)][::-1]
+    return (term for term, _, _ in placed_terms(ADDED.sub("", text)))
+
+
+def placed_terms(text: str) -> Iterator[tuple[str, int, int]]:
+    """(term, start, end) of folded text without what `ADDED` finds."""
+    wholes = list(_WHOLE.finditer(text))[::-1]
     for match in _RUN.finditer(text):
-        while wholes and wholes[-1][0] <= match.start():
-            yield _joined(wholes.pop()[1])
-        run = match[0]
+        while wholes and wholes[-1].start() <= match.start():
+            whole = wholes.pop()
+            yield _joined(whole[0]), *whole.span()
+        run, start = match[0], match.start()
         if _PAIRED.match(run):
-            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            for at in range(max(1, len(run) - 1)):
+                pair = run[at : at + 2]
+                yield pair, start + at, start + at + len(pair)
         elif run not in STOP_WORDS:
-            yield stem(run)[:MAX_TERM_LENGTH]
+            yield stem(run)[:MAX_TERM_LENGTH], *match.span()
 
 
 def _joined(whole: str) -> str:

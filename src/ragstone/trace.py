@@ -1,6 +1,7 @@
 """What every stage did, as data.
 
-The pipeline opens a `Trace` and runs each stage inside `trace.stage(name)`. A stage says
+The pipeline opens a `Trace` and runs each stage inside `trace.stage(name)`, one that
+streams inside `trace.stream(name, items)`. A stage says
 what is worth knowing with `note(...)`, and `degrade(code)` when it could not work as
 configured; outside of a pipeline both do nothing.
 """
@@ -8,11 +9,14 @@ configured; outside of a pipeline both do nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from ragstone.types import Step, Usage
+
+T = TypeVar("T")
 
 _current: ContextVar[tuple[Trace, dict[str, object]] | None] = ContextVar("ragstone_trace", default=None)
 
@@ -35,6 +39,31 @@ class Trace:
             yield detail
         finally:
             _current.reset(token)
+            self.steps.append(Step(stage=name, seconds=time.perf_counter() - started, detail=detail))
+
+    async def stream(self, name: str, items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+        """`items` as a stage: what makes them may `note` and `degrade`, whoever reads them.
+
+        A context variable set around a `yield` would leak to the reader and be missing in
+        the next step, so it is set anew for each item. The step is there when the items
+        have ended, also by an error or because the reader left.
+        """
+        detail: dict[str, object] = {}
+        started = time.perf_counter()
+        try:
+            while True:
+                token = _current.set((self, detail))
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    _current.reset(token)
+                yield item
+        except Exception as error:
+            detail["failed"] = type(error).__name__
+            raise
+        finally:
             self.steps.append(Step(stage=name, seconds=time.perf_counter() - started, detail=detail))
 
     def degrade(self, code: str) -> None:

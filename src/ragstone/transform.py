@@ -19,11 +19,14 @@ from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
 from ragstone.readback import normalised, read_line, read_text
 from ragstone.trace import note
-from ragstone.types import Message, Query
+from ragstone.types import MAX_QUERY_LENGTH, Message, Query
 
 DEFAULT_TARGET = "vector store"
 HISTORY_TOKENS = 1_000
 """What of a conversation tells what "it" is: its last few turns."""
+
+PREVIOUS_TOKENS = 100
+"""Of the question before: what it is about stands early, and the follow-up must fit behind it."""
 
 MAX_PASSAGE = 2_000
 """Characters of a hypothetical answer: more than an embedding model reads."""
@@ -82,10 +85,37 @@ class Compress:
         if not history:
             return query
         output = await self._model.ask(query.text, history=history, query=query.text)
-        reworded = _reworded(query, output and read_line(output), output, self._model)
-        if reworded is query:
+        text = output and read_line(output)
+        reworded = _reworded(query, text, output, self._model)
+        # A question that stands alone already is known to do so from here on.
+        return replace(reworded, context={**query.context, STANDALONE: reworded.text}) if text else query
+
+
+class PreviousTurn:
+    """Puts the question before in front of a follow-up, where no chat model can make it whole.
+
+    At most `max_tokens` of it, so that an embedding model reads the follow-up too. No more
+    than one turn: several glued together dilute what is asked. The first question of a
+    conversation stays as it is, and one that `Compress` has made whole before this stage.
+    See benchmarks/results/follow_ups.md.
+    """
+
+    def __init__(self, *, max_tokens: int = PREVIOUS_TOKENS) -> None:
+        if max_tokens < 1:
+            raise InvalidStage("transform.history_tokens", value=max_tokens)
+        self._tokens = max_tokens
+
+    async def __call__(self, query: Query) -> Query:
+        asked = [message.content.strip() for message in query.history if message.role == "user"]
+        previous = next((text for text in reversed(asked) if text), "")
+        if not previous or STANDALONE in query.context:
             return query
-        return replace(reworded, context={**query.context, STANDALONE: reworded.text})
+        offsets = EstimatedTokenizer().offsets(previous)
+        if len(offsets) > self._tokens:
+            previous = previous[: offsets[self._tokens - 1][1]]
+        text = f"{previous}\n{query.text}"[-MAX_QUERY_LENGTH:]
+        note(query=text)
+        return replace(query, text=text, context={**query.context, STANDALONE: text})
 
 
 class Translate:

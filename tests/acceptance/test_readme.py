@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ("README.md", "README.zh.md")
+PROGRAMS = (*READMES, "docs/conversations.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -87,7 +88,7 @@ def test_every_exported_setting_exists(readme: str, newcomer: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("readme", "code"), [(readme, code) for readme in READMES for code in blocks(readme, "python")]
+    ("readme", "code"), [(readme, code) for readme in PROGRAMS for code in blocks(readme, "python")]
 )
 def test_every_program_runs(readme: str, code: str, newcomer: Path) -> None:
     program = newcomer / "program.py"
@@ -98,7 +99,7 @@ def test_every_program_runs(readme: str, code: str, newcomer: Path) -> None:
     assert "do not answer" not in done.stdout
 
 
-@pytest.mark.parametrize("readme", [*READMES, "CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize("readme", [*PROGRAMS, "CONTRIBUTING.md", "docs/architecture.md"])
 def test_every_link_and_named_file_exists(readme: str) -> None:
     text = (ROOT / readme).read_text(encoding="utf-8")
     links = {link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link}

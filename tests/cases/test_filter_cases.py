@@ -15,7 +15,7 @@ from ragstone.errors import InvalidFilter
 from ragstone.filters import And, Compare, Equal, Filter, In, Not, Or, Present, matches, parse
 from ragstone.metadata import MetadataValue, checked
 from ragstone.store.encoding import json_metadata
-from ragstone.store.statements import count_chunks
+from ragstone.store.statements import View, count_chunks
 from ragstone.testing.databases import temporary_database
 from ragstone.types import Scope
 
@@ -61,7 +61,10 @@ def connection(embedded_database: str) -> Iterator[psycopg.Connection]:
         temporary_database(embedded_database) as conninfo,
         psycopg.connect(conninfo, autocommit=True) as connection,
     ):
-        connection.execute("CREATE TEMP TABLE chunks (base_id text, metadata jsonb)")
+        connection.execute(
+            "CREATE TEMP TABLE chunks (base_id text, metadata jsonb, generation_id integer DEFAULT 1)"
+        )
+        connection.execute("CREATE TEMP TABLE generations (generation_id integer, state text)")
         yield connection
 
 
@@ -70,7 +73,7 @@ def found(connection: psycopg.Connection, tree: Filter, rows: list[dict[str, Met
     connection.execute("TRUNCATE chunks")
     for n, row in enumerate(rows):
         connection.execute("INSERT INTO chunks VALUES (%s, %s)", [str(n), json_metadata(row)])
-    statement = count_chunks(Scope(filter=tree))
+    statement = count_chunks(View(scope=Scope(filter=tree)))
     sql = statement.sql.as_string(connection).replace("count(*)", "base_id")
     stored = connection.execute(cast(LiteralString, sql), statement.values).fetchall()
     in_memory = [index for index, row in enumerate(rows) if matches(tree, row)]

@@ -32,7 +32,7 @@ from ragstone.filters import (
 )
 from ragstone.metadata import MetadataValue, Scalar, checked
 from ragstone.store.encoding import json_metadata, read_metadata
-from ragstone.store.statements import count_chunks
+from ragstone.store.statements import View, count_chunks
 from ragstone.testing.databases import temporary_database
 from ragstone.types import Scope
 
@@ -109,7 +109,10 @@ def connection(embedded_database: str) -> Iterator[psycopg.Connection]:
         temporary_database(embedded_database) as conninfo,
         psycopg.connect(conninfo, autocommit=True) as connection,
     ):
-        connection.execute("CREATE TEMP TABLE chunks (base_id text, metadata jsonb)")
+        connection.execute(
+            "CREATE TEMP TABLE chunks (base_id text, metadata jsonb, generation_id integer DEFAULT 1)"
+        )
+        connection.execute("CREATE TEMP TABLE generations (generation_id integer, state text)")
         yield connection
 
 
@@ -171,7 +174,7 @@ def _found(
             connection.execute("INSERT INTO chunks VALUES (%s, %s)", [str(n), json_metadata(row)])
         cursors = []
         for tree in asked:
-            statement = count_chunks(Scope(filter=tree))
+            statement = count_chunks(View(scope=Scope(filter=tree)))
             sql = statement.sql.as_string(connection).replace("count(*)", "base_id")
             cursors.append(connection.execute(cast(LiteralString, sql), statement.values))
         return [{int(row[0]) for row in cursor.fetchall()} for cursor in cursors]

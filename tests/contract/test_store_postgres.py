@@ -9,19 +9,20 @@ from importlib.resources import files
 from typing import LiteralString, cast
 
 import anyio
+import anyio.lowlevel
 import numpy as np
 import psycopg
 import pytest
 from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, InvalidStage
-from ragstone.filters import Equal, Filter
+from ragstone.filters import And, Compare, Equal, Filter, Not, Present
 from ragstone.postgres.migrate import prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import vector_text
+from ragstone.store.memory import MemoryStore
 from ragstone.store.postgres import PostgresStore
-from ragstone.store.searching import walk_settings
-from ragstone.store.statements import Model, exact, walk
+from ragstone.store.statements import Model, View, nearest, walk_settings
 from ragstone.testing.databases import temporary_database
 from ragstone.testing.store_contract.passages import EVERYTHING, MODEL, X, passages, put, texts, vectors
 from ragstone.types import Document, Scope, Vectors
@@ -54,24 +55,22 @@ async def fill(store: PostgresStore, points: np.ndarray, *, start: int = 0) -> N
     for first in range(start, len(points), 10):
         lines = [f"point {n}" for n in range(first, min(first + 10, len(points)))]
         kind = "rare" if first % 100 == 0 else "usual"
-        document, chunks = passages(f"u:{first:06d}", *lines, metadata={"kind": kind})
+        document, chunks = passages(f"u:{first:06d}", *lines, metadata={"kind": kind, "n": first})
         rows = points[first : first + len(lines)]
         assert await store.replace(document, chunks, Vectors(model="cloud", values=rows))
 
 
-async def plan(database: Database, scope: Scope, *, walking: bool) -> str:
+async def plan(database: Database, scope: Scope) -> str:
     """How PostgreSQL runs the search, under the settings it runs with."""
-    statement = (walk if walking else exact)(
-        Model(identity="cloud", model_id=1, dimension=DIMENSION), scope, vector_text(cloud(1)[0]), 5
-    )
+    model = Model(identity="cloud", model_id=1, dimension=DIMENSION)
+    statement = nearest(model, View(scope=scope), vector_text(cloud(1)[0]), top_k=5, exact_rows=EXACT_ROWS)
     async with database.connection() as connection:
-        if walking:
-            settings = walk_settings(5)
-            await connection.execute(settings.sql, settings.values)
-            # Off, a filter of 1% finds a tenth of what is there.
-            cursor = await connection.execute("SHOW hnsw.iterative_scan")
-            assert await cursor.fetchone() == ("strict_order",)
-        sql = cast(LiteralString, "EXPLAIN " + statement.sql.as_string(connection))
+        settings = walk_settings(5)
+        await connection.execute(settings.sql, settings.values)
+        # Off, a filter of 1% finds a tenth of what is there.
+        cursor = await connection.execute("SHOW hnsw.iterative_scan")
+        assert await cursor.fetchone() == ("strict_order",)
+        sql = cast(LiteralString, "EXPLAIN (ANALYZE, FORMAT TEXT) " + statement.sql.as_string(connection))
         return "\n".join(row[0] for row in await (await connection.execute(sql, statement.values)).fetchall())
 
 
@@ -92,15 +91,34 @@ async def test_a_model_gets_its_index_when_it_outgrows_the_exact_scan(database: 
     assert await indexes(database) == {"vectors_hnsw_1": True}
 
 
-@pytest.mark.parametrize("filter", [None, Equal("kind", "usual")])
-async def test_large_scopes_walk_the_index_and_small_ones_do_not(
+WALKS = r"Index Scan using vectors_hnsw_1 .*actual time"
+
+
+@pytest.mark.parametrize(
+    "filter", [None, Equal("kind", "usual"), Compare("n", ">=", 0), And(Present("n"), Not(Equal("n", 1)))]
+)
+async def test_a_large_scope_walks_the_index_and_scans_nothing(
     database: Database, filter: Filter | None
 ) -> None:
+    """W29: by our count of the rows, whatever the planner believes of the filter."""
     store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
     await fill(store, cloud(400))
-    scope = Scope(bases=("one",), filter=filter)
-    assert "Index Scan using vectors_hnsw_1" in await plan(database, scope, walking=True)
-    assert "hnsw" not in await plan(database, scope, walking=False)
+    for scope in (Scope(filter=filter), Scope(bases=("one",), filter=filter)):
+        shown = await plan(database, scope)
+        assert re.search(WALKS, shown), shown
+        # Beside the walk, rows are read to count them, up to the limit.
+        for rows in re.findall(r"Seq Scan on vectors .*actual time=\S+ rows=(\d+)", shown):
+            assert int(rows) <= EXACT_ROWS + 1, shown
+
+
+@pytest.mark.parametrize("filter", [Equal("kind", "rare"), Compare("n", "<", 50), Equal("kind", "no")])
+async def test_a_small_scope_is_scanned(database: Database, filter: Filter) -> None:
+    """W29, D10."""
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    await fill(store, cloud(400))
+    shown = await plan(database, Scope(filter=filter))
+    assert "vectors_hnsw_1" in shown
+    assert not re.search(WALKS, shown), shown
 
 
 @pytest.mark.parametrize("filter", [None, Equal("kind", "usual"), Equal("kind", "rare"), Equal("kind", "no")])
@@ -255,6 +273,70 @@ async def test_a_search_survives_a_connection_that_the_server_closed(database: D
     assert texts(await store.search_text("alpha", scope=EVERYTHING, top_k=3)) == ["alpha"]
 
 
+async def test_a_search_whose_connection_is_cut_in_the_middle_is_done_again(database: Database) -> None:
+    store = await PostgresStore.open(database)
+    await put(store, "u:1", "alpha")
+    found: list[str] = []
+
+    async def search() -> None:
+        found.extend(texts((await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=3))[1]))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, database.connection() as connection:
+            await connection.execute("LOCK TABLE chunks")
+            tasks.start_soon(search)
+            # Until it waits for the table, in the middle of its statements.
+            ended = 0
+            while not ended:
+                ended = (await connection.execute(_END_WAITING)).rowcount
+                await anyio.lowlevel.checkpoint()
+    assert found == ["alpha"]
+
+
+_END_WAITING = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+async def test_common_words_weigh_the_same_when_they_are_not_counted_anew(database: Database) -> None:
+    """A51: what ANALYZE has counted stands for the count."""
+    memory = MemoryStore()
+    store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
+    rng = np.random.default_rng(3)
+    words = [f"word{n}" for n in range(60)]
+    for n in range(300):
+        picked = [words[rank] for rank in np.minimum(rng.geometric(0.08, size=12) - 1, 59)]
+        for one in (memory, store):
+            await put(one, f"u:{n:03d}", " ".join(picked))
+    async with database.connection() as connection:
+        await connection.execute("ANALYZE chunks")
+    # What was known before ANALYZE may be a minute old.
+    store = PostgresStore(database, exact_rows=EXACT_ROWS)
+    for start in range(0, 40, 4):
+        question = f"{words[start]} {words[start + 1]} {words[start + 9]} unknown"
+        wanted = await memory.search_text(question, scope=EVERYTHING, top_k=10)
+        found = await store.search_text(question, scope=EVERYTHING, top_k=10)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=2e-3)
+        near = await store.search_text(question, scope=Scope(bases=("nowhere",)), top_k=10)
+        assert near == []
+
+
+async def test_dead_vectors_are_vacuumed_early_and_common_terms_counted(database: Database) -> None:
+    """W29: each dead row is a step of every walk."""
+    await PostgresStore.open(database)
+    async with database.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT unnest(reloptions) FROM pg_class WHERE oid = 'vectors'::regclass"
+        )
+        options = {row[0] for row in await cursor.fetchall()}
+        assert options == {"autovacuum_vacuum_threshold=200", "autovacuum_vacuum_scale_factor=0.01"}
+        cursor = await connection.execute(
+            "SELECT attstattarget FROM pg_attribute WHERE attrelid = 'chunks'::regclass AND attname = 'terms'"
+        )
+        assert await cursor.fetchone() == (300,)
+
+
 async def test_two_processes_may_open_the_store_at_once(conninfo: str) -> None:
     async def run() -> None:
         async with await Database.open(conninfo) as database:
@@ -289,11 +371,11 @@ FROM pg_constraint WHERE connamespace = 'public'::regnamespace
 UNION ALL
 SELECT 'index', tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'
 UNION ALL
-SELECT 'table', c.relname, a.attname, concat(c.reloptions, a.attstorage, a.attnum)
+SELECT 'table', c.relname, a.attname, concat(c.reloptions, a.attstorage, a.attstattarget, a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
 UNION ALL
-SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid)
+SELECT 'trigger', tgrelid::regclass::text, tgname, concat(pg_get_triggerdef(oid), tgenabled)
 FROM pg_trigger WHERE NOT tgisinternal
 UNION ALL
 SELECT 'function', pronamespace::regnamespace::text, proname, prosrc
@@ -327,6 +409,10 @@ def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
     filled = set(re.findall(r"\{(\w+)\}", blocks))
     assert filled <= {"scope", "join", "columns", "table", "name", "left", "right", "value", "item"} | {
         "inner",
+        "column",
+        "inside",
+        "documents",
+        "chunks",
         "key",
         "path",
         "values",

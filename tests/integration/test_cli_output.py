@@ -90,6 +90,7 @@ def test_search_json_has_the_shape_of_the_contract() -> None:
         "text",
         "metadata",
         "scores",
+        "highlights",
     ]
     assert (found["rank"], found["base"], found["page"], found["start"], found["end"]) == (1, "湖", 2, 10, 17)
     assert found["scores"] == {"cosine": 0.87, "hybrid": None}

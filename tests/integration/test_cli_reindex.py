@@ -56,7 +56,16 @@ def test_each_mark_of_an_index_is_a_sentence(code: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["reindex"], "ragstone reindex --index milvus"), (["reindex", "--index", "milvus"], "milvus")],
+    [
+        (["reindex"], "ragstone reindex --index NAME"),
+        (["reindex", "--index", "milvus"], "milvus"),
+        (["reindex", "--index", "milvus", "--base", "b"], "an index alone"),
+        (["reindex", "--index", "milvus", "--rollback"], "an index alone"),
+        (["reindex", "--index", "milvus", "--collect"], "an index alone"),
+        (["reindex", "--index", "milvus", "--golden", "questions"], "an index alone"),
+        (["reindex", "--rollback"], "Name a base"),
+        (["reindex", "--base", "b", "--rollback", "--collect"], "at most one of"),
+    ],
 )
 def test_what_cannot_be_built_is_told(arguments: list[str], words: str, inside: Inside) -> None:
     ended = inside(*arguments)

@@ -28,6 +28,7 @@ from command_line import CommandLine, Inside
         (["search", "\u3000\n"], 2, "blank"),
         (["search", "x", "--mode", "psychic"], 2, "--mode"),
         (["search", "x", "--filter", "a =="], 2, ""),
+        (["search", "x", "--rerank"], 2, "RAGSTONE_RERANK_KIND"),
         (["rm"], 2, "ragstone rm DOC"),
         (["rm", "--all"], 2, "ragstone rm DOC"),
         (["rm", "x", "--all", "--base", "b"], 2, "ragstone rm DOC"),

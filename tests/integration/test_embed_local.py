@@ -180,7 +180,7 @@ async def test_tokens_and_vectors_agree_with_the_engine_of_the_weights(local_mod
     await embedder.aclose()
 
 
-async def test_a_question_finds_its_passage_in_either_language(local_model_folder: Path) -> None:
+async def test_a07_a_question_finds_its_passage_in_either_language(local_model_folder: Path) -> None:
     embedder: Embedder = await LocalEmbedder.open(local_model_folder)
     passages = (await embedder.embed_documents(TEXTS)).values
     questions = [

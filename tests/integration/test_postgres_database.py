@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 pytest.importorskip("psycopg")
@@ -16,7 +17,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
-from ragstone.errors import InvalidSetting, RagstoneError, StoreIncompatible, StoreUnavailable
+from ragstone.errors import InvalidSetting, RagstoneError, StoreBusy, StoreIncompatible, StoreUnavailable
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 
@@ -166,6 +167,66 @@ async def test_a_dead_idle_connection_is_noticed_before_it_is_given_out(
         assert connection.info.backend_pid != pid
 
 
+async def test_work_that_breaks_twice_is_a_clear_error(database: Database) -> None:
+    tried = 0
+
+    async def work(connection: Connection) -> None:
+        nonlocal tried
+        tried += 1
+        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(StoreUnavailable, match="connection to the database broke"):
+        await database.run_retrying(work)
+    assert tried == 2
+
+
+async def test_a_read_goes_on_when_every_connection_of_the_pool_is_dead(
+    database: Database, external_postgres: ExternalPostgres
+) -> None:
+    pids: list[int] = []
+
+    async def hold(ready: anyio.Event, done: anyio.Event) -> None:
+        async with database.connection() as connection:
+            pids.append(connection.info.backend_pid)
+            ready.set()
+            await done.wait()
+
+    done = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            ready = anyio.Event()
+            tasks.start_soon(hold, ready, done)
+            await ready.wait()
+        done.set()
+    for pid in pids:
+        await administer(external_postgres, SQL("SELECT pg_terminate_backend({}, 5000)").format(pid))
+
+    assert await database.run_retrying(lambda connection: values(connection, SQL("SELECT 1"))) == [1]
+
+
+async def test_where_all_connections_are_in_use_work_waits_and_gives_up_in_time(url: str) -> None:
+    async def ask(connection: Connection) -> list[object]:
+        return await values(connection, SQL("SELECT 1"))
+
+    async with await Database.open(url, max_size=1, wait=0.2) as database:
+        async with database.connection():
+            with anyio.fail_after(20):
+                with pytest.raises(StoreBusy, match="No database connection became free") as caught:
+                    await database.run_retrying(ask)
+                with pytest.raises(StoreBusy):
+                    async with database.connection():
+                        pass
+            assert isinstance(caught.value, StoreUnavailable)
+        assert await database.run_retrying(ask) == [1]
+    async with (
+        await Database.open(url, max_size=1) as database,
+        anyio.create_task_group() as tasks,
+        database.connection(),
+    ):
+        tasks.start_soon(database.run_retrying, ask)
+        await anyio.lowlevel.checkpoint()
+
+
 async def test_a_cancelled_query_leaves_the_pool_whole(database: Database) -> None:
     for _ in range(4):
         with anyio.move_on_after(0.05) as scope:
@@ -220,6 +281,22 @@ async def test_a_server_without_pgvector_says_what_to_install(
 ) -> None:
     with pytest.raises(StoreIncompatible, match="apt install postgresql-16-pgvector"):
         await prepare(postgres_without_pgvector.url)
+
+
+async def test_a_pgvector_before_0_8_is_refused_at_the_start(
+    url: str, postgres_with_old_pgvector: ExternalPostgres
+) -> None:
+    await prepare(url)
+    async with await AsyncConnection.connect(url) as connection:
+        await connection.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
+
+    with pytest.raises(StoreIncompatible, match="ALTER EXTENSION vector UPDATE") as installed:
+        await prepare(url)
+    with pytest.raises(StoreIncompatible) as available:
+        await prepare(postgres_with_old_pgvector.url)
+    for caught in (installed, available):
+        assert "0.7.4" in str(caught.value)
+        assert "0.8" in caught.value.text("zh")
 
 
 async def test_a_role_that_may_not_set_up_pgvector_is_told_what_to_run(

@@ -57,6 +57,7 @@ async def test_a100_each_kind_of_reranker_is_reached_by_its_settings(
             name = "judge/m" if kind == "judge" else "small"
             assert answer.hits[0].scores[-1].scale == f"rerank:{name}"
             assert answer.degraded == ()
+            await check_searches(bases, kind, f"rerank:{name}")
             if kind != "judge":
                 provider.fail(Fault(status=400), path="rerank")
                 answer = await bases.ask(QUESTION, bases=[kind])
@@ -66,6 +67,28 @@ async def test_a100_each_kind_of_reranker_is_reached_by_its_settings(
                 assert (refused.answered, refused.hits) == (False, ())
         finally:
             await bases.aclose()
+
+
+async def check_searches(bases: KnowledgeBases, base: str, scale: str) -> None:
+    """A search is reranked by default, keeps all it found, and can go without."""
+    for rerank in (None, True):
+        found = await bases.search(QUESTION, bases=[base], rerank=rerank)
+        assert found.hits[0].chunk.text == PUMP
+        assert found.hits[0].scores[-1].scale == scale
+        assert len(found.hits) == 4
+    plain = await bases.search(QUESTION, bases=[base], rerank=False)
+    assert all(hit.on(scale) is None for hit in plain.hits)
+
+
+async def test_c51_reranking_without_a_reranker_is_refused(embedded_database: str, tmp_path: Path) -> None:
+    settings = {"home": tmp_path, "database_url": embedded_database, "test_embedder": "fake"}
+    loaded = await anyio.to_thread.run_sync(lambda: load({}, overrides=settings))
+    bases = await KnowledgeBases.open(loaded)
+    try:
+        with pytest.raises(InvalidSetting, match="RAGSTONE_RERANK_KIND"):
+            await bases.search("x", rerank=True)
+    finally:
+        await bases.aclose()
 
 
 @pytest.mark.parametrize(

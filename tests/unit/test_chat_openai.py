@@ -213,7 +213,7 @@ async def test_a_server_that_does_not_know_stream_options_is_asked_without_from_
     assert ["stream_options" in request for request in server.requests] == [True, False, False]
 
 
-async def test_busy_servers_are_asked_again(server: Server):
+async def test_c21_busy_servers_are_asked_again(server: Server):
     server.answers(503, {}, {"Retry-After-Ms": "1"})
     server.streams(BLUE + DONE)
     assert text_of(await received(server, max_retries=1)).startswith("蓝")
@@ -256,7 +256,7 @@ async def test_no_server_and_a_cut_connection_are_unavailable(server: Server):
 
 
 @pytest.mark.parametrize("how", ["close", "cancel"])
-async def test_leaving_closes_the_connection(server: Server, how: str):
+async def test_c40_leaving_closes_the_connection(server: Server, how: str):
     def endless(handler: Any) -> None:
         handler.wfile.write(event("Blue"))
         handler.wfile.flush()
@@ -327,7 +327,7 @@ EVENTS = [
 
 @pytest.mark.parametrize(("stream", "expected"), EVENTS)
 @pytest.mark.parametrize("cut", [1, 2, 5, 1000])
-async def test_events_are_read_however_the_bytes_are_cut(
+async def test_w16_events_are_read_however_the_bytes_are_cut(
     stream: bytes, expected: list[tuple[str | None, str]], cut: int
 ):
     reader = EventReader()

@@ -53,7 +53,7 @@ def repaired(text: str, count: int = 3) -> str:
         ("open [", "open ["),
     ],
 )
-def test_markers_are_read_and_unknown_ones_removed(text: str, expected: str):
+def test_d6_c38_markers_are_read_and_unknown_ones_removed(text: str, expected: str):
     assert repaired(text) == expected
     assert repaired(expected) == expected
 
@@ -67,7 +67,7 @@ PIECES = st.lists(
 @settings(deadline=None, max_examples=400)
 @given(PIECES, st.data())
 @example(["a", " ", "[", "9", "]", " ", "b"], None)
-def test_the_cut_of_the_stream_changes_nothing(pieces: list[str], data: st.DataObject | None):
+def test_d6_the_cut_of_the_stream_changes_nothing(pieces: list[str], data: st.DataObject | None):
     text = "".join(pieces)
     whole = StreamCiter(2)
     expected = whole.feed(text) + whole.finish()
@@ -87,7 +87,7 @@ def test_what_is_known_is_shown_at_once():
     assert citer.feed("] today") == " today"
 
 
-def test_a_sentence_that_stands_in_its_passage_is_quoted_where_it_stands():
+def test_a81_c38_a_sentence_that_stands_in_its_passage_is_quoted_where_it_stands():
     passage = hit("Sick leave needs a\ncertificate.", DOCUMENT)
     cited = cite("Sick leave needs a certificate [1].", [passage])
     (citation,) = cited.citations
@@ -133,7 +133,7 @@ def test_footnote_numbers_of_a_document_do_not_hide_a_quotation():
     assert cited.citations[0].quote == "Water boils at 100 degrees[3] by the sea"
 
 
-def test_the_audit_counts_sentences_and_names_what_is_not_there():
+def test_d6_c39_the_audit_counts_sentences_and_names_what_is_not_there():
     passages = [hit("The fee was raised to 1,200 yuan in March 2015 for GPT-4.")]
     cited = cite(
         "In 2015 the fee was 1200 yuan [1]. The fee is 900 [1]. Nothing is cited here. Gone [7].", passages
@@ -178,6 +178,7 @@ def test_quotes_are_slices_and_markers_are_known(pieces: list[str]):
         ("On 2015-03-02 it began.", "它始于二〇一五年三月2日", []),
         ("It began on 2 March.", "It began on the second of march", []),
         ("Twelve is written 12.", "twelve", []),
+        ("It took 25 days.", "it took twenty-five days", []),
         ("It costs 13.", "it costs 12", ["13"]),
         ("Use ERR_104 in v2.1", "err_104 and v2.2", ["v2.1"]),
         ("He said “not now”.", "he said Not\nNow", []),
@@ -188,7 +189,7 @@ def test_quotes_are_slices_and_markers_are_known(pieces: list[str]):
         ("0 errors", "no errors", ["0"]),
     ],
 )
-def test_facts_are_found_whatever_their_spelling(sentence: str, passage: str, missing: list[str]):
+def test_d6_c39_facts_are_found_whatever_their_spelling(sentence: str, passage: str, missing: list[str]):
     assert missing_facts(sentence, [passage]) == missing
 
 

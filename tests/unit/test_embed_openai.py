@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 
 from ragstone.embed.openai import OpenAIEmbedder
-from ragstone.errors import ProviderError, ProviderRejected, ProviderUnavailable, TextTooLong, Transient
+from ragstone.errors import (
+    ContentRefused,
+    ProviderError,
+    ProviderRejected,
+    ProviderUnavailable,
+    TextTooLong,
+    Transient,
+)
 from ragstone.protocols import Embedder
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +120,7 @@ async def test_vectors_are_unit_length_in_order_and_asked_for_as_floats(server: 
     assert server.bodies[0]["encoding_format"] == "float"
 
 
-async def test_25_equal_texts_become_three_requests_and_none_is_merged(server: Server) -> None:
+async def test_c22_25_equal_texts_become_three_requests_and_none_is_merged(server: Server) -> None:
     async with opened(server) as embedder:
         vectors = await embedder.embed_documents(["same"] * 25)
     assert [len(texts) for texts in server.inputs] == [10, 10, 5]
@@ -216,8 +223,26 @@ async def test_a_4xx_is_refused_at_once_without_the_key_or_a_long_text(server: S
     assert len(server.bodies) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        ({"message": "no", "code": "content_filter"}, True),
+        ({"message": "no", "code": "data_inspection_failed", "type": "invalid_request_error"}, True),
+        ({"message": "the content_filter has no opinion", "code": "invalid_value"}, False),
+    ],
+)
+async def test_a_content_filter_is_known_by_its_code_and_not_by_the_message(
+    server: Server, error: dict[str, str], refused: bool
+) -> None:
+    server.answer = lambda body: (400, {"error": error})
+    async with opened(server) as embedder:
+        with pytest.raises(ProviderRejected) as caught:
+            await embedder.embed_documents(["a"])
+    assert isinstance(caught.value, ContentRefused) is refused
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_busy_server_is_tried_again_and_then_unavailable(server: Server, status: int) -> None:
+async def test_c21_a_busy_server_is_tried_again_and_then_unavailable(server: Server, status: int) -> None:
     server.answer = lambda body: (status, {"error": {"message": "busy"}})
     async with opened(server) as embedder:
         with pytest.raises(ProviderUnavailable, match=f"HTTP {status}"):

@@ -82,6 +82,7 @@ from ragstone.metadata import MetadataValue, Scalar
     ],
 )
 def test_text_is_read_as_a_tree(text: str, tree: Filter) -> None:
+    """A46"""
     assert repr(parse(text)) == repr(tree)
 
 
@@ -137,6 +138,7 @@ def test_text_is_read_as_a_tree(text: str, tree: Filter) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, key: str, column: int | None) -> None:
+    """A46"""
     with pytest.raises(InvalidFilter) as caught:
         parse(text)
     assert caught.value.key == key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from itertools import permutations
 from random import Random
 
@@ -144,6 +145,21 @@ def test_huge_scores_are_scaled_without_overflow() -> None:
 
 def test_a_chunk_twice_in_one_ranking_counts_once() -> None:
     assert [hit.score for hit in reciprocal_rank([plain("aa")])] == [1 / 61]
+
+
+def test_a_fused_hit_keeps_every_field() -> None:
+    full = Hit(
+        chunk=Chunk(text="a", document_id="d", index=0, start=0, end=1),
+        uri="u",
+        title="t",
+        base_id="b",
+        scores=(Score(stage="vector", scale="cosine", value=0.5, rank=1),),
+    )
+    (fused,) = reciprocal_rank([[full]])
+    for field in fields(Hit):
+        value = getattr(full, field.name)
+        assert value != field.default, f"give {field.name} a value of its own here"
+        assert getattr(fused, field.name) == value or field.name == "scores"
 
 
 def test_nothing_fuses_to_nothing() -> None:

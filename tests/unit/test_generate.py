@@ -76,7 +76,7 @@ NO_ANSWERS = [
 
 
 @pytest.mark.parametrize(("raw", "expected"), ANSWERS)
-async def test_answers_are_shown_without_reasoning(raw: str, expected: str):
+async def test_c42_answers_are_shown_without_reasoning(raw: str, expected: str):
     for pieces in ([raw], list(raw), re.findall(r".{1,5}", raw, re.DOTALL)):
         shown, kept, answered = await seen(pieces)
         assert answered
@@ -85,7 +85,7 @@ async def test_answers_are_shown_without_reasoning(raw: str, expected: str):
 
 
 @pytest.mark.parametrize("raw", NO_ANSWERS)
-async def test_w15_no_answer_is_the_same_for_stream_and_whole(raw: str):
+async def test_w15_a78_a79_no_answer_is_the_same_for_stream_and_whole(raw: str):
     for pieces in ([raw], list(raw), re.findall(r".{1,7}", raw, re.DOTALL)):
         assert await seen(pieces) == (NO_ANSWER, NO_ANSWER, False)
 
@@ -125,7 +125,7 @@ PIECES = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(PIECES, st.lists(st.integers(0, 60), max_size=6))
-async def test_what_is_kept_does_not_depend_on_the_cut(pieces: list[str], places: list[int]):
+async def test_w15_c42_what_is_kept_does_not_depend_on_the_cut(pieces: list[str], places: list[int]):
     raw = "".join(pieces)
     _, kept, answered = await seen([raw])
     cuts = sorted(min(place, len(raw)) for place in places)
@@ -134,7 +134,7 @@ async def test_what_is_kept_does_not_depend_on_the_cut(pieces: list[str], places
         assert (again, answered_again) == (kept, answered)
 
 
-async def test_an_answer_flows_once_it_is_known():
+async def test_a79_an_answer_flows_once_it_is_known():
     stream = visible(deltas(["The sky is blue. ", "It ", "was grey."]), 1)
     assert (await anext(stream)).text == "The sky is blue."
     assert (await anext(stream)).text == " It"
@@ -234,7 +234,7 @@ async def test_nothing_relevant_is_no_answer(embedder: FakeEmbedder | None, ques
     assert await quoted(await prompt_of(question, LEAVE, SICK), embedder) == NO_ANSWER
 
 
-async def test_every_quotation_is_found_again_in_its_document():
+async def test_a81_every_quotation_is_found_again_in_its_document():
     text = "The notice\nperiod is one\nmonth.[4] Use `x` or ``` here. 试用期\n为三个月。"
     for question in ("How long is the notice period?", "Where do I use `x`?", "试用期有多长？"):
         prompt = await prompt_of(question, text)
@@ -334,3 +334,16 @@ async def test_d9_sentences_are_chosen_by_terms_while_the_embedder_is_down():
 async def test_words_that_only_look_like_question_words_count():
     answer = await quoted(await prompt_of("几何是什么？", "代数研究运算。几何研究图形。"))
     assert answer == "几何研究图形。[1]"
+
+
+async def test_a81_c38_each_quoted_list_item_has_its_own_citation() -> None:
+    """An item that goes on in the next line, or has no full stop, does not run into the next one."""
+    text = "Fares:\n\n- Dogs travel free\n  on every ferry\n- Bicycles cost 9 euros\n"
+    chunk = Chunk(text=text, document_id="d", index=0, start=0, end=len(text))
+    found = (Hit(chunk=chunk, uri="u", title=""),)
+    prompt = Prompt(query=Query("Dogs or bicycles?"), messages=(), passages=found)
+    generate = ExtractiveGenerator()
+    said = "".join([delta.text async for delta in generate(prompt)])
+    assert said == "Dogs travel free on every ferry [1]\n\nBicycles cost 9 euros [1]"
+    quotes = [citation.quote for citation in cite(said, prompt.passages).citations]
+    assert quotes == ["Dogs travel free\n  on every ferry", "Bicycles cost 9 euros"]

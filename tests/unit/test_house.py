@@ -19,7 +19,7 @@ from ragstone.messages import render
 
 SOURCE = Path(ragstone.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
-KEY = re.compile(r"[a-z]+\.[a-z][a-z0-9_]*")
+KEY = re.compile(r"[a-z]+\.[a-z](?:[a-z0-9_]*[a-z0-9])?")
 
 
 def message_files() -> list[Path]:
@@ -94,6 +94,23 @@ def test_every_message_key_in_the_code_exists_and_none_is_left_over() -> None:
     }
     left_over = {key for key in known if key not in used and not key.startswith(tuple(prefixes) or ("\0",))}
     assert left_over == set()
+
+
+def test_d9_every_mark_of_a_step_down_has_its_sentence() -> None:
+    codes: set[str] = set()
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            given = list(strings(ast.Tuple(elts=node.args, ctx=ast.Load())))
+            if called == "degrade":
+                codes.update(given)
+            elif called == "Instruction":  # marks what fails by its name
+                codes.add(f"{given[0]}_failed")
+    codes.discard("judge_failed")  # a reranker: its failure is `reranker_failed`
+    assert {"chat_failed", "embedder_failed", "reranker_failed", "compress_failed"} <= codes
+    assert {f"cli.degraded_{code}" for code in codes} <= set(entries())
 
 
 def test_values_are_inserted_as_they_are_and_never_read_as_templates() -> None:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from ragstone.errors import (
+    ContentRefused,
     CorruptContent,
     InvalidMetadata,
     InvalidStage,
@@ -140,6 +141,20 @@ async def test_a_text_the_model_cannot_read_fails_its_document_only() -> None:
         stream(blob("a", "short"), blob("b", "far too long for this model"), blob("c", "small"))
     )
     assert {file.name: file.status for file in result.files} == {"a": "ready", "b": "failed", "c": "ready"}
+
+
+async def test_a_text_that_a_provider_s_filter_refuses_fails_its_document_alone() -> None:
+    class Filtering(FakeEmbedder):
+        async def embed_documents(self, texts: list[str]) -> Vectors:  # type: ignore[override]
+            if any("forbidden" in text for text in texts):
+                raise ContentRefused("embed.filtered", url="http://localhost", model="m", reason="filter")
+            return await super().embed_documents(texts)
+
+    result = await pipeline(MemoryStore(), Filtering()).run(
+        stream(blob("a", "fine"), blob("b", "a forbidden word"), blob("c", "fine too"))
+    )
+    assert {file.name: file.status for file in result.files} == {"a": "ready", "b": "failed", "c": "ready"}
+    assert isinstance(next(file for file in result.files if file.name == "b").error, ContentRefused)
 
 
 async def test_a_store_that_fails_ends_the_run_with_its_own_error_and_keeps_what_was_stored() -> None:

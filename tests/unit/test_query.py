@@ -114,7 +114,7 @@ async def test_the_trace_says_what_every_stage_did(retriever: StoreRetriever) ->
 
 
 @pytest.mark.parametrize("question", ["What is the capital of France?", "法国的首都在哪里？"])
-async def test_no_answer_is_a_refusal_in_the_language_of_the_question(
+async def test_a77_no_answer_is_a_refusal_in_the_language_of_the_question(
     retriever: StoreRetriever, question: str
 ) -> None:
     chat = FakeChatModel(["<no-", "answer/>"])
@@ -126,13 +126,13 @@ async def test_no_answer_is_a_refusal_in_the_language_of_the_question(
     assert [event.text for event in events if isinstance(event, Delta) and event.text] == [done.answer.text]
 
 
-async def test_nothing_found_is_refused_without_asking_the_model(retriever: StoreRetriever) -> None:
+async def test_a77_nothing_found_is_refused_without_asking_the_model(retriever: StoreRetriever) -> None:
     chat = FakeChatModel("never")
     answer = await pipeline(retriever, chat).ask(Query("ferry", scope=Scope(bases=())))
     assert (answer.answered, chat.requests) == (False, [])
 
 
-async def test_a_model_that_fails_before_its_first_word_is_replaced_and_it_is_said(
+async def test_d9_a_model_that_fails_before_its_first_word_is_replaced_and_it_is_said(
     retriever: StoreRetriever,
 ) -> None:
     chat = FakeChatModel([unavailable()])
@@ -143,7 +143,7 @@ async def test_a_model_that_fails_before_its_first_word_is_replaced_and_it_is_sa
     assert "22:15" in answer.text
 
 
-async def test_without_a_fallback_or_after_the_first_word_the_failure_comes_through(
+async def test_a80_without_a_fallback_or_after_the_first_word_the_failure_comes_through(
     retriever: StoreRetriever,
 ) -> None:
     with pytest.raises(ProviderRejected):

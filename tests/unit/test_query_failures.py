@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,9 +21,11 @@ from ragstone import (
     StoreRetriever,
     Vectors,
 )
-from ragstone.errors import InvalidQuery, ProviderUnavailable, StoreUnavailable
+from ragstone.errors import InvalidQuery, ModelUnavailable, ProviderUnavailable, StoreUnavailable
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
+from ragstone.trace import degrade, note
+from ragstone.types import Delta
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +66,7 @@ async def test_of_several_retrievers_that_all_fail_the_first_one_s_own_error_com
         await pipeline(broken, broken).search(Query("mill"))
 
 
-async def test_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> None:
+async def test_a72_c38_what_the_augmenter_leaves_out_is_neither_a_source_nor_cited() -> None:
     found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
 
     async def last_only(query: Query, hits: Sequence[Hit]) -> Prompt:
@@ -103,3 +105,36 @@ async def test_without_the_model_min_score_of_another_scale_leaves_nothing_out()
 async def test_a_min_score_that_is_no_number_is_refused() -> None:
     with pytest.raises(InvalidQuery):
         StoreRetriever(store=MemoryStore(), embedder=FakeEmbedder(), min_score=float("nan"))
+
+
+async def test_d9_a_generator_that_streams_may_mark_and_note_and_a_failed_one_is_in_the_trace() -> None:
+    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
+
+    async def failing(prompt: Prompt) -> AsyncIterator[Delta]:
+        note(tried="first")
+        raise ModelUnavailable("chat.no_file", path="x.gguf")
+        yield
+
+    async def standing_in(prompt: Prompt) -> AsyncIterator[Delta]:
+        degrade("embedder_failed")
+        yield Delta(text="Nine [1]. ")
+        note(words=2)
+        yield Delta(text="So it says [1].")
+
+    answering = replace(pipeline(found), generate=failing, fallback=standing_in)
+    answer = await answering.ask(Query("mill"))
+    assert answer.text == "Nine [1]. So it says [1]."
+    assert answer.degraded == ("chat_failed", "embedder_failed")
+    details = [step.detail for step in answer.trace if step.stage == "generate"]
+    assert details == [{"tried": "first", "failed": "ModelUnavailable"}, {"words": 2}]
+    # Nothing of it is left for whoever reads the stream.
+    degrade("outside")
+    assert "outside" not in answer.degraded
+
+
+@pytest.mark.parametrize("said", ["", " \n", "<think>hm</think>"])
+async def test_a77_a_blank_answer_is_a_refusal(said: str) -> None:
+    found = StoreRetriever(store=await filled(FakeEmbedder()), embedder=None, mode="text")
+    answer = await pipeline(found, answer=said).ask(Query("mill"))
+    assert not answer.answered
+    assert answer.text.startswith("The documents")

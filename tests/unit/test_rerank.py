@@ -315,14 +315,14 @@ async def test_scores_that_are_no_numbers_stand_last() -> None:
         Silent(),
     ],
 )
-async def test_w24_any_failure_leaves_the_fused_order_and_is_marked(reranker: Fixed) -> None:
+async def test_w24_c30_any_failure_leaves_the_fused_order_and_is_marked(reranker: Fixed) -> None:
     assert await run(Rerank(reranker, top_n=3, seconds=0.05), LETTERS) == ("abc", ["reranker_failed"])
 
 
 @pytest.mark.parametrize(
     "fault", [Fault(status=500, retry_after="0"), Fault(shift=99), Fault(score=math.nan)]
 )
-async def test_w24_faults_of_a_real_server_leave_the_fused_order(fault: Fault) -> None:
+async def test_w24_c30_d9_faults_of_a_real_server_leave_the_fused_order(fault: Fault) -> None:
     async with Provider() as provider:
         provider.fail(fault, times=3)
         reranker = tei(provider)

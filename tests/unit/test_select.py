@@ -46,7 +46,7 @@ async def test_top_n_keeps_the_first() -> None:
     assert await kept(TopN(2), hit("a")) == "a"
 
 
-async def test_the_budget_drops_the_lowest_first() -> None:
+async def test_w30_the_budget_drops_the_lowest_first() -> None:
     tokenizer = FakeEmbedder().tokenizer
     hits = [hit("a", "one two three"), hit("b", "four five", context="six"), hit("c", "seven")]
     assert await kept(TokenBudget(7, tokenizer), *hits) == "abc"

@@ -14,7 +14,7 @@ from ragstone.expand import Decompose, MultiQuery
 from ragstone.protocols import ChatModel, Transformer
 from ragstone.testing.chat import FakeChatModel
 from ragstone.trace import Trace
-from ragstone.transform import STANDALONE, Compress, HyDE, Rewrite, StepBack, Translate
+from ragstone.transform import STANDALONE, Compress, HyDE, PreviousTurn, Rewrite, StepBack, Translate
 from ragstone.types import Message, Query, Usage
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +121,24 @@ async def test_w27_a_long_history_keeps_its_end() -> None:
     await Compress(chat, history_tokens=5)(Query("And then?", history=history))
     assert "user: turn 49 word word" in asked(chat)
     assert len(asked(chat)) < 900
+
+
+async def test_c34_without_a_model_one_question_before_stands_in_front_within_a_limit() -> None:
+    stage = PreviousTurn(max_tokens=4)
+    assert (await stage(Query("a?"))).text == "a?"
+    said = (
+        Message(role="user", content="What is the long-winded oldest question?"),
+        Message(role="user", content="泵如何维护保养"),
+        Message(role="assistant", content="No questions here."),
+        Message(role="user", content=" "),
+    )
+    joined = await stage(Query("And then?", history=said))
+    assert joined.text == joined.context[STANDALONE] == "泵如何维\nAnd then?"
+    assert joined.history == said
+    compressed = Query("And then?", history=said, context={STANDALONE: "What then?"})
+    assert await stage(compressed) is compressed
+    with pytest.raises(InvalidStage):
+        PreviousTurn(max_tokens=0)
 
 
 async def test_hyde_searches_with_a_passage_of_bounded_length() -> None:

@@ -41,8 +41,9 @@ COMMANDS = {
     "show": Entry("documents", "show", "cli.about_show", "cli.help_show"),
     "rm": Entry("bases", "remove", "cli.about_rm", "cli.help_rm"),
     "parse": Entry("documents", "parse", "cli.about_parse", "cli.help_parse"),
-    "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
+    "verify-deleted": Entry("bases", "verify_deleted", "cli.about_verify_deleted", "cli.help_verify_deleted"),
     "reindex": Entry("reindex", "reindex", "cli.about_reindex", "cli.help_reindex"),
+    "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
     "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
     "config": Entry("config", "config", "cli.about_config", "cli.help_config"),
 }

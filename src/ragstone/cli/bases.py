@@ -1,4 +1,4 @@
-"""`ragstone list` and `ragstone rm`: what the bases hold, and taking it out."""
+"""`ragstone list`, `rm` and `verify-deleted`: what the bases hold, taking it out, and the proof."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from ragstone.cli.answers import local_path
 from ragstone.cli.options import Base, Json
 from ragstone.cli.session import with_bases
-from ragstone.cli.shapes import base_json, info_json
+from ragstone.cli.shapes import base_json, info_json, proof_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 from ragstone.errors import InputError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ragstone.kb.bases import BaseInfo
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.facade import KnowledgeBases
+    from ragstone.store.deletion import Proof
 
 SHORT_ID = 12
 
@@ -28,6 +29,7 @@ References = Annotated[
     Optional[list[str]],  # noqa: UP045 (read by typer at run time)
     typer.Argument(metavar="DOC", help=say("cli.arg_documents")),
 ]
+DeletedId = Annotated[str, typer.Argument(metavar="ID", help=say("cli.arg_deleted"))]
 Everything = Annotated[bool, typer.Option("--all", help=say("cli.opt_all"))]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help=say("cli.opt_yes"))]
 
@@ -95,8 +97,34 @@ def remove(
         terminal.emit({"document_ids": report.document_ids, "rows": report.rows})
     else:
         terminal.line(say("cli.rm_done", count=len(report.document_ids)))
-        terminal.table([(table, f"{rows:,}") for table, rows in report.rows.items() if rows], indent=2)
+        terminal.table([(table, f"{rows:,}") for table, rows in report.rows.items()], indent=2)
+        if report.document_ids:
+            terminal.line(say("cli.rm_verify", document_id=report.document_ids[0]), style="dim")
     return 0
+
+
+def verify_deleted(document: DeletedId, as_json: Json = False) -> int:
+    terminal = Terminal(as_json=as_json)
+
+    async def work(bases: KnowledgeBases) -> Proof:
+        return await bases.verify_deleted(document)
+
+    proof = with_bases(terminal, work)
+    if as_json:
+        terminal.emit(proof_json(proof))
+    else:
+        moment = f"{proof.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}"
+        terminal.line(say("cli.proof_deleted", document_id=document, moment=moment))
+        rows = [(table, f"{proof.deleted[table]:,}", f"{left:,}") for table, left in proof.left.items()]
+        terminal.table([("", say("cli.proof_rows"), say("cli.proof_left")), *rows], indent=2)
+        tables = ", ".join(table for table, left in proof.left.items() if left)
+        if tables:
+            terminal.line(say("cli.proof_incomplete", tables=tables), style="bold red")
+        if proof.untold:
+            terminal.line(say("cli.proof_untold", count=proof.untold), style="bold red")
+        if proof.complete:
+            terminal.line(say("cli.proof_complete"), style="bold")
+    return 0 if proof.complete else 1
 
 
 def _confirm(terminal: Terminal, base: str) -> None:

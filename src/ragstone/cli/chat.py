@@ -18,6 +18,7 @@ from ragstone.cli.shapes import answer_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say, told
 from ragstone.errors import RagstoneError
+from ragstone.memory import turn, window
 from ragstone.types import Answer, Message
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Conversation:
         self._notices = notices
         self._bases = bases
         self._options = options
-        self._history: list[Message] = []
+        self._history: tuple[Message, ...] = ()
         self._last: Answer | None = None
         self._typed = sys.stdin.isatty() and sys.stdout.isatty()
         self._remark_due = True
@@ -110,7 +111,7 @@ class _Conversation:
     def _command(self, line: str) -> None:
         match line:
             case "/clear":
-                self._history, self._last = [], None
+                self._history, self._last = (), None
                 self._say(say("cli.chat_cleared"))
             case "/sources":
                 if self._last is None or not self._last.citations:
@@ -124,18 +125,21 @@ class _Conversation:
         self._terminal.note(text)
 
     def _answer(self, question: str) -> None:
+        pieces: list[str] = []
         try:
-            answer = self._stream(question)
+            answer = self._stream(question, pieces)
         except RagstoneError as error:
+            self._remember(turn(question, "".join(pieces), whole=False))
             self._notices.close()
             self._terminal.fail(error.code, told(error))
             self._failed = True
             return
+        except KeyboardInterrupt:
+            # The next question may be about what was stopped.
+            self._remember(turn(question, "".join(pieces), whole=False))
+            raise
+        self._remember(turn(question, answer.text))
         self._last = answer
-        self._history += [
-            Message(role="user", content=question),
-            Message(role="assistant", content=answer.text),
-        ]
         if self._terminal.as_json:
             names = cast("dict[str, str]", self._bases.base_names())
             self._terminal.emit(answer_json(question, answer, names))
@@ -147,8 +151,11 @@ class _Conversation:
             show_sources(self._terminal, answer.citations)
         self._terminal.line()
 
-    def _stream(self, question: str) -> Answer:
-        pieces: list[str] = []
+    def _remember(self, messages: tuple[Message, ...]) -> None:
+        self._history = window((*self._history, *messages))
+
+    def _stream(self, question: str, pieces: list[str]) -> Answer:
+        """The answer; what came of it before is in `pieces`."""
         with self._bases.ask(question, history=self._history, stream=True, **self._options) as stream:
             for piece in stream:
                 self._notices.close()

@@ -13,6 +13,7 @@ from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import degraded_text, search_json
 from ragstone.cli.terminal import Terminal, shortened
 from ragstone.cli.words import say
+from ragstone.highlight import highlights
 from ragstone.types import Hit, SearchResult
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ MinScore = Annotated[
     Optional[float],  # noqa: UP045 (read by typer at run time)
     typer.Option("--min-score", metavar="S", help=say("cli.opt_min_score")),
 ]
+Rerank = Annotated[
+    Optional[bool],  # noqa: UP045
+    typer.Option("--rerank/--no-rerank", help=say("cli.opt_rerank")),
+]
 
 
 def search(
@@ -34,6 +39,7 @@ def search(
     top_k: TopK = None,
     min_score: MinScore = None,
     filter: Filter = None,
+    rerank: Rerank = None,
     as_json: Json = False,
 ) -> int:
     terminal = Terminal(as_json=as_json)
@@ -41,7 +47,7 @@ def search(
 
     async def work(bases: KnowledgeBases) -> tuple[SearchResult, dict[str, str]]:
         result = await bases.search(
-            text, bases=base, mode=mode, top_k=top_k, min_score=min_score, filter=filter
+            text, bases=base, mode=mode, top_k=top_k, min_score=min_score, filter=filter, rerank=rerank
         )
         return result, await bases.base_names()
 
@@ -50,7 +56,7 @@ def search(
         terminal.emit(search_json(text, result, names))
     else:
         for rank, hit in enumerate(result.hits, 1):
-            _show(terminal, rank, hit, names)
+            _show(terminal, rank, hit, names, text)
         for code in result.degraded:
             terminal.note(degraded_text(code), style="yellow")
         if not result.hits:
@@ -58,9 +64,10 @@ def search(
     return 0 if result.hits else 3
 
 
-def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str]) -> None:
+def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], question: str) -> None:
     scores = "  ".join(f"{score.scale} {score.value:.4g}" for score in hit.scores[-1:])
     base = names.get(hit.base_id, hit.base_id)
     terminal.line(f"{rank}. {place(hit.title or hit.uri, hit.chunk.page)}  ({base}, {scores})", style="bold")
-    terminal.line(shortened(hit.chunk.text, SNIPPET_LENGTH), indent=3)
+    snippet = shortened(hit.chunk.text, SNIPPET_LENGTH)
+    terminal.line(snippet, indent=3, marked=highlights(question, snippet))
     terminal.link(local_path(hit.uri), opening(hit.uri, hit.chunk.page), indent="   ")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ragstone.cli.words import language, say, told
+from ragstone.highlight import highlights
+from ragstone.messages import known
 from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.evaluation import Evaluation
     from ragstone.kb.facade import Found
+    from ragstone.kb.reindex import Reindexed
+    from ragstone.store.deletion import Proof
 
 Json = dict[str, object]
 
@@ -21,10 +25,21 @@ Json = dict[str, object]
 def search_json(query: str, result: SearchResult, names: Mapping[str, str]) -> Json:
     return {
         "query": query,
-        "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(result.hits, 1)],
+        "hits": [
+            {**hit_json(rank, hit, names), "highlights": _highlights(query, hit)}
+            for rank, hit in enumerate(result.hits, 1)
+        ],
         "timings_ms": timings_json(result.trace),
         "degraded": result.degraded,
     }
+
+
+def _highlights(query: str, hit: Hit) -> list[Json]:
+    """As `start` and `end` of the hit: in the document's text."""
+    start = hit.chunk.start
+    return [
+        {"start": start + first, "end": start + last} for first, last in highlights(query, hit.chunk.text)
+    ]
 
 
 def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:
@@ -133,6 +148,37 @@ def base_json(info: BaseInfo) -> Json:
         "documents": info.documents,
         "chunks": info.chunks,
         "created_at": info.created_at,
+        "generation_id": info.generation_id,
+    }
+
+
+def proof_json(proof: Proof) -> Json:
+    return {
+        "document_id": proof.document_id,
+        "deleted_at": proof.deleted_at,
+        "deleted": proof.deleted,
+        "left": proof.left,
+        "untold": proof.untold,
+        "complete": proof.complete,
+    }
+
+
+def reindexed_json(base: str, result: Reindexed) -> Json:
+    return {
+        "base": base,
+        "swapped": result.swapped,
+        "generation_id": result.generation.generation_id,
+        "model": result.generation.model,
+        "settings": result.generation.settings,
+        "documents": result.generation.documents,
+        "chunks": result.generation.chunks,
+        "embedded": result.embedded,
+        "reused": result.reused,
+        "before": {
+            "generation_id": result.before.generation_id,
+            "model": result.before.model,
+            "settings": result.before.settings,
+        },
     }
 
 
@@ -209,14 +255,5 @@ def evaluation_json(mode: str, result: Evaluation) -> Json:
 
 def degraded_text(code: str) -> str:
     """What a step that could not be taken as configured means for the reader."""
-    match code:
-        case "chat_failed":
-            return say("cli.degraded_chat_failed")
-        case "embedder_failed":
-            return say("cli.degraded_embedder_failed")
-        case "index_failed":
-            return say("cli.degraded_index_failed")
-        case "index_incomplete":
-            return say("cli.degraded_index_incomplete")
-        case _:
-            return say("cli.degraded_other", code=code)
+    key = f"cli.degraded_{code}"
+    return say(key) if known(key) else say("cli.step_down", code=code)

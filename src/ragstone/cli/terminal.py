@@ -44,9 +44,14 @@ class Terminal:
     def err(self) -> Console:
         return _console(sys.stderr)
 
-    def line(self, text: str = "", *, style: str = "", indent: int = 0) -> None:
-        """A line of the result, folded between words on a terminal. Not for `--json`."""
-        _write(self.out, text, style=style, indent=indent)
+    def line(
+        self, text: str = "", *, style: str = "", indent: int = 0, marked: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """A line of the result, folded between words on a terminal. Not for `--json`.
+
+        `marked` are stretches of a text without line ends that stand out on a terminal.
+        """
+        _write(self.out, text, style=style, indent=indent, marked=marked)
 
     def piece(self, text: str) -> None:
         """A piece of a line, shown at once."""
@@ -151,14 +156,24 @@ def shortened(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-def _write(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
+def _write(
+    console: Console,
+    text: str,
+    *,
+    style: str = "",
+    indent: int = 0,
+    marked: Iterable[tuple[int, int]] = (),
+) -> None:
     if not text:
         console.print()  # padding of nothing would be nothing, not an empty line
     elif console.is_terminal:
         from rich.padding import Padding
         from rich.text import Text
 
-        console.print(Padding(Text(visible(text), style=style), (0, 0, 0, indent), expand=False))
+        shown = Text(visible(text), style=style)
+        for start, end in marked:
+            shown.stylize("bold", start, end)
+        console.print(Padding(shown, (0, 0, 0, indent), expand=False))
     else:
         console.print(" " * indent + visible(text), soft_wrap=True)
 

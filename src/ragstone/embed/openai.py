@@ -7,14 +7,12 @@ ask for plain numbers (`encoding_format: float`), since few servers know base64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from anyio import to_thread
-
-from ragstone.address import shown
+from ragstone.compatible import CompatibleServer, Refusal
 from ragstone.embed.estimate import EstimatedTokenizer
 from ragstone.errors import (
-    MissingExtra,
+    ContentRefused,
     ProviderError,
     ProviderRejected,
     ProviderUnavailable,
@@ -25,7 +23,6 @@ from ragstone.types import Vectors, digest
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from openai import APIError, AsyncOpenAI
 
 DEFAULT_BATCH_SIZE = 10
 """Texts a request: the lowest limit known, DashScope's."""
@@ -36,10 +33,6 @@ DEFAULT_MAX_TOKENS = 512
 DEFAULT_TIMEOUT = 30.0
 """Seconds to connect, and to wait for an answer, at each try."""
 
-_RETRIES = 2
-_EXCERPT = 200
-_BUSY = {408, 409, 425, 429}
-
 
 class OpenAIEmbedder:
     """Implements `protocols.Embedder`. Open one with `await OpenAIEmbedder.open(...)`.
@@ -49,19 +42,15 @@ class OpenAIEmbedder:
 
     def __init__(
         self,
-        client: AsyncOpenAI,
+        server: CompatibleServer,
         *,
-        url: str,
-        api_key: str,
         model: str,
         batch_size: int,
         query_prefix: str,
         document_prefix: str,
         max_tokens: int,
     ) -> None:
-        self._client = client
-        self._url = url
-        self._api_key = api_key
+        self._server = server
         self._model = model
         self._batch_size = batch_size
         self._prefixes = (query_prefix, document_prefix)
@@ -94,12 +83,12 @@ class OpenAIEmbedder:
             MissingExtra: the openai package is not installed.
             ProviderRejected, ProviderUnavailable, ProviderError: see `embed_documents`.
         """
-        # Importing and setting up the client takes half a second of CPU.
-        client = await to_thread.run_sync(_client, base_url, api_key, timeout)
+        server = CompatibleServer(
+            base_url=base_url, api_key=api_key, timeout=timeout, feature="OpenAIEmbedder"
+        )
+        await server.client()
         embedder = cls(
-            client,
-            url=shown(base_url),
-            api_key=api_key,
+            server,
             model=model,
             batch_size=batch_size,
             query_prefix=query_prefix,
@@ -140,7 +129,7 @@ class OpenAIEmbedder:
         Raises:
             TextTooLong: a text is beyond `max_tokens`; nothing was sent.
             ProviderUnavailable: 429, 5xx, time-out or no connection, after two more tries.
-            ProviderRejected: another 4xx.
+            ContentRefused: the provider's filter refuses a text. ProviderRejected: another 4xx.
             ProviderError: an answer with missing, doubled, uneven or non-finite vectors.
         """
         for index, text in enumerate(texts):
@@ -150,7 +139,7 @@ class OpenAIEmbedder:
         return await self._embed([_clean(text) for text in texts], self._prefixes[1])
 
     async def aclose(self) -> None:
-        await self._client.close()
+        await self._server.aclose()
 
     def _cut(self, text: str) -> str:
         offsets = self._tokenizer.offsets(text)
@@ -169,17 +158,14 @@ class OpenAIEmbedder:
         return Vectors(model=self.identity, values=values, tokens=tokens)
 
     async def _request(self, texts: list[str]) -> tuple[NDArray[np.float32], int]:
-        from openai import APIError, Omit
-
-        without_key: dict[str, Any] = {} if self._api_key else {"Authorization": Omit()}
-        try:
-            answer: Any = await self._client.embeddings.create(
-                input=texts, model=self._model, encoding_format="float", extra_headers=without_key
+        client = await self._server.client()
+        with self._server.errors_as(self._error):
+            answer: Any = await client.embeddings.create(
+                input=texts,
+                model=self._model,
+                encoding_format="float",
+                extra_headers=self._server.headers,
             )
-        except APIError as error:
-            self._fail(error)
-        except ValueError:
-            raise self._unusable("not JSON") from None
         vectors = self._vectors(answer, len(texts))
         tokens = getattr(getattr(answer, "usage", None), "prompt_tokens", None)
         return vectors, tokens if isinstance(tokens, int) else 0
@@ -197,7 +183,7 @@ class OpenAIEmbedder:
         if self._dimension and dimension != self._dimension:
             raise ProviderError(
                 "embed.dimension_changed",
-                url=self._url,
+                url=self._server.url,
                 model=self._model,
                 got=dimension,
                 expected=self._dimension,
@@ -236,53 +222,28 @@ class OpenAIEmbedder:
         return [by_index[index] for index in range(expected)]
 
     def _unusable(self, reason: str) -> ProviderError:
-        return ProviderError("embed.wrong_answer", url=self._url, model=self._model, reason=reason)
+        return ProviderError("embed.wrong_answer", url=self._server.url, model=self._model, reason=reason)
 
-    def _fail(self, error: APIError) -> NoReturn:
-        """Says what went wrong in our words. The original is not chained: it may hold the key."""
-        from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
-
-        if isinstance(error, APITimeoutError):
-            raise ProviderUnavailable("embed.unavailable", url=self._url, reason="time-out") from None
-        if isinstance(error, APIConnectionError):
-            raise ProviderUnavailable("embed.unavailable", url=self._url, reason="no connection") from None
-        if isinstance(error, APIResponseValidationError):
-            raise self._unusable("not an embeddings answer") from None
-        status = error.status_code if isinstance(error, APIStatusError) else 0
-        if status in _BUSY or status >= 500:
-            raise ProviderUnavailable("embed.unavailable", url=self._url, reason=f"HTTP {status}") from None
-        raise ProviderRejected(
-            "embed.rejected",
-            url=self._url,
-            model=self._model,
-            status=status,
-            reason=_excerpt(error.message, self._api_key),
-        ) from None
-
-
-def _client(base_url: str, api_key: str, timeout: float) -> AsyncOpenAI:
-    try:
-        from openai import AsyncOpenAI, Omit
-    except ImportError:
-        raise MissingExtra("core.missing_extra", feature="OpenAIEmbedder", extra="openai") from None
-    # What the SDK would take from OPENAI_* variables was meant for another server.
-    headers: dict[str, Any] = {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
-    return AsyncOpenAI(
-        base_url=base_url,
-        api_key=api_key or "none",
-        timeout=timeout,
-        max_retries=_RETRIES,
-        default_headers=headers,
-    )
+    def _error(self, refusal: Refusal) -> ProviderError:
+        """What went wrong, in our words."""
+        url, status = self._server.url, refusal.status
+        match refusal.trouble:
+            case "timeout":
+                return ProviderUnavailable("embed.unavailable", url=url, reason="time-out")
+            case "connection":
+                return ProviderUnavailable("embed.unavailable", url=url, reason="no connection")
+            case "busy":
+                return ProviderUnavailable("embed.unavailable", url=url, reason=f"HTTP {status}")
+            case "garbled":
+                return self._unusable("not JSON, or no embeddings")
+            case "filtered":
+                return ContentRefused("embed.filtered", url=url, model=self._model, reason=refusal.reason)
+            case _:
+                return ProviderRejected(
+                    "embed.rejected", url=url, model=self._model, status=status, reason=refusal.reason
+                )
 
 
 def _clean(text: str) -> str:
     """Without what JSON or the servers' decoders refuse: NUL and lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def _excerpt(message: str, api_key: str) -> str:
-    if api_key:
-        message = message.replace(api_key, "***")
-    message = " ".join(message.split())
-    return message if len(message) <= _EXCERPT else message[: _EXCERPT - 1] + "…"

@@ -17,6 +17,7 @@ from ragstone.messages import Language
 from ragstone.protocols import Embedder
 from ragstone.sentences import sentences
 from ragstone.terms import analyze
+from ragstone.trace import degrade
 from ragstone.types import AnswerMode, Delta, Hit, Prompt
 
 MAX_EMBEDDED = 12
@@ -40,6 +41,8 @@ LEXICAL_LEAST: Mapping[Language, float] = {"en": 0.35, "zh": 0.22}
 
 _MAX_QUOTE = 400
 _CLAUSE = re.compile(r"[，,；;、：:\s]")
+_LIST_MARK = re.compile(r"^\s*(?:[-*+•·]\s+|\d{1,3}[.)]\s+|\d{1,3}[、．]\s*)(?=\S)")
+_ENDED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _ASKING_ZH = re.compile(
     r"为什么|为何|是什么|什么|哪一|哪些|哪个|哪里|哪位|哪种|哪儿|哪|多少|多久|多长|多大|怎么样|怎么|怎样|如何"
     r"|是否|能否|可否|几(?!何|乎)|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
@@ -135,10 +138,12 @@ class ExtractiveGenerator:
         chosen = await self.choose(prompt)
         if not chosen:
             yield Delta(text=NO_ANSWER)
-        for index, candidate in enumerate(chosen):
+        before = ""
+        for candidate in chosen:
             text, n = _quotable(candidate.text), candidate.n
             chinese = language_of(text) == "zh"
-            yield Delta(text=f"{text}[{n}]" if chinese else f"{' ' if index else ''}{text} [{n}]")
+            yield Delta(text=f"{_joint(before, chinese)}{text}{'' if chinese else ' '}[{n}]")
+            before = text
 
     async def choose(self, prompt: Prompt) -> list[Candidate]:
         """The sentences to quote in reading order; empty when nothing is relevant."""
@@ -180,6 +185,7 @@ class ExtractiveGenerator:
         try:
             similar = await self._similarities(self._embedder, question, near)
         except (ProviderError, ModelUnavailable):
+            degrade("embedder_failed")
             return scored, LEXICAL_MARGIN
         ranked = [
             replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST * (one.n - 1))
@@ -274,8 +280,16 @@ def _pieces(sentence: str) -> list[tuple[int, str]]:
     return [*pieces, (at, sentence[at:])]
 
 
+def _joint(before: str, chinese: bool) -> str:
+    """Between two quotes: what has no end of its own gets a paragraph, or it would run into the next."""
+    if before and not _ENDED.search(before):
+        return "\n\n"
+    return " " if before and not chinese else ""
+
+
 def _quotable(text: str) -> str:
-    """On one line, without the document's own footnote markers and open backticks."""
+    """On one line, without its list mark, the document's own footnote markers and open backticks."""
+    text = _LIST_MARK.sub("", text)
     lines = re.sub(r"(?<=[^\x00-\u2e7f])\s+(?=[^\x00-\u2e7f])", "", text)
     plain = without_markers(" ".join(lines.split()))
     return plain.replace("`", "'") if plain.count("`") % 2 or "```" in plain else plain

@@ -95,6 +95,8 @@ class TagFilter:
 
 def without_thinking(text: str) -> str:
     """A whole output of a chat model without its reasoning, and without white space at its ends."""
+    if "<" not in text:
+        return text.strip()
     tags = TagFilter()
     tags.feed(text)
     tags.finish()

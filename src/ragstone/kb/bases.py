@@ -25,7 +25,10 @@ MAX_NAME = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseInfo:
-    """A base and what it holds. `model` is None until the first document is in."""
+    """A base and what it holds, as the generation that answers has it.
+
+    `model` and `generation_id` are None until the first document is in.
+    """
 
     base_id: str
     name: str
@@ -33,6 +36,7 @@ class BaseInfo:
     documents: int
     chunks: int
     created_at: datetime
+    generation_id: int | None = None
 
 
 def checked_name(name: str) -> str:
@@ -82,13 +86,6 @@ async def listing(database: Database) -> list[BaseInfo]:
         connection.cursor(row_factory=class_row(BaseInfo)) as cursor,
     ):
         return await (await cursor.execute(QUERIES["list_bases"])).fetchall()
-
-
-async def model_of(database: Database, base_id: str) -> str | None:
-    """The embedding model of a base's vectors; None before its first document."""
-    async with database.connection() as connection:
-        row = await (await connection.execute(QUERIES["base_model"], {"base_id": base_id})).fetchone()
-    return row[0] if row else None
 
 
 async def document_ids(database: Database, base_id: str) -> list[str]:

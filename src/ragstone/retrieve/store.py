@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from ragstone.errors import InvalidQuery, InvalidStage, ModelUnavailable, ProviderError
+from ragstone.errors import InvalidQuery, InvalidStage, ModelMismatch, ModelUnavailable, ProviderError
 from ragstone.fuse import hybrid
 from ragstone.protocols import Embedder, Store
 from ragstone.trace import degrade, note
@@ -33,7 +33,7 @@ class StoreRetriever:
     `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: meaning
     and words, each by what it is worth for this question (docs/hybrid.md). When the
     embedding model cannot answer, the search goes on by text alone and is marked
-    `embedder_failed`.
+    `embedder_failed`; where bases hold vectors of another model, `other_model`.
 
     `min_score` acts on the scale of the mode's result: `hybrid`, `cosine` or `text`. A
     hybrid search that goes on by text has no such scores, and nothing is left out then.
@@ -74,9 +74,15 @@ class StoreRetriever:
         elif self.mode == "vector":
             hits = await self.store.search_vector(vectors, scope=scope, top_k=top_k)
         else:
-            rankings = await self.store.search_hybrid(
-                query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
-            )
+            try:
+                rankings = await self.store.search_hybrid(
+                    query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
+                )
+            except ModelMismatch as error:
+                if error.code != "store.model":  # vectors that no store can compare
+                    raise
+                degrade("other_model")
+                return await self.store.search_text(query.text, scope=scope, top_k=top_k)
             note(vector=len(rankings[0]), text=len(rankings[1]))
             hits = self.fuse(rankings)[:top_k]
         if min_score is not None:

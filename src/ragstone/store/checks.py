@@ -12,6 +12,7 @@ import numpy as np
 from ragstone.errors import CorruptContent, InvalidMetadata, InvalidQuery, InvalidStage, ModelMismatch
 from ragstone.filters import checked_filter
 from ragstone.metadata import Metadata, checked, storable
+from ragstone.trace import degrade
 from ragstone.types import Box, Chunk, Document, Scope, Vectors
 
 if TYPE_CHECKING:
@@ -170,12 +171,15 @@ def check_models(held: Mapping[str, str], model: str, scope: Scope) -> None:
 
     `held` maps base -> the model of its vectors, for bases that have any. A base that
     the scope names must be of `model`. Where the scope is every base, those of another
-    model are passed over, unless there is none of `model`.
+    model are passed over and the search is marked `other_model`, unless there is none of `model`.
 
     Raises:
         ModelMismatch: names a base and both models.
     """
     named = held if scope.bases is None else {base: held[base] for base in scope.bases if base in held}
     strangers = sorted(base for base, other in named.items() if other != model)
-    if strangers and (scope.bases is not None or len(strangers) == len(named)):
+    if not strangers:
+        return
+    if scope.bases is not None or len(strangers) == len(named):
         raise ModelMismatch("store.model", base=strangers[0], stored=named[strangers[0]], model=model)
+    degrade("other_model")

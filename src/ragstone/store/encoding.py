@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -77,7 +77,7 @@ def _read_scalar(value: object) -> Scalar:
     return cast(Scalar, value)
 
 
-def document_values(document: Document, *, chunk_count: int, term_count: int) -> dict[str, object]:
+def document_values(document: Document) -> dict[str, object]:
     """The parameters of `put_document`."""
     return {
         "document_id": document.document_id,
@@ -92,8 +92,6 @@ def document_values(document: Document, *, chunk_count: int, term_count: int) ->
         "metadata": json_metadata(document.metadata),
         "warnings": json.dumps([[remark.key, dict(remark.values)] for remark in document.warnings]),
         "boxes": json.dumps([_box(box) for box in document.boxes], separators=(",", ":"), allow_nan=False),
-        "chunk_count": chunk_count,
-        "term_count": term_count,
     }
 
 
@@ -134,30 +132,30 @@ def read_remarks(value: object) -> tuple[Remark, ...]:
 
 
 def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
-    """The fields of `copy_chunks`. The chunk's metadata is checked; `terms` are those of its text."""
+    """The fields of `copy_chunks` but the generation. `terms` are those of the checked chunk's text."""
     return (
         chunk.chunk_id.encode(),
         chunk.document_id.encode(),
         base_id.encode(),
-        _integer(chunk.index),
+        integer(chunk.index),
         chunk.text.encode(),
-        _integer(chunk.start),
-        _integer(chunk.end),
+        integer(chunk.start),
+        integer(chunk.end),
         chunk.context.encode(),
-        None if chunk.page is None else _integer(chunk.page),
+        None if chunk.page is None else integer(chunk.page),
         _jsonb(json.dumps(list(chunk.headings))),
         _jsonb(json_metadata(chunk.metadata)),
-        *(map(_integer, chunk.parent) if chunk.parent else (None, None)),
+        *(map(integer, chunk.parent) if chunk.parent else (None, None)),
         tsvector(terms),
-        _integer(len(terms)),
+        integer(len(terms)),
     )
 
 
 def vector_row(chunk: Chunk, base_id: str, model_id: int, vector: NDArray[np.float32]) -> Row:
-    """The fields of `copy_vectors`. `vector` has length 1 or 0."""
+    """The fields of `copy_vectors` but the generation. `vector` has length 1 or 0."""
     return (
         chunk.chunk_id.encode(),
-        _integer(model_id),
+        integer(model_id),
         base_id.encode(),
         chunk.embedding_hash.encode(),
         struct.pack(">hh", vector.shape[0], 0) + vector.astype(">f2").tobytes(),
@@ -198,12 +196,13 @@ def _lexeme(term: bytes, places: Sequence[int]) -> bytes:
     return term + b"\x00" + struct.pack(f">{len(places) + 1}H", len(places), *places)
 
 
-def tsqueries(terms: Iterable[str]) -> list[str]:
-    """Each distinct term as the text of a tsquery that matches this lexeme and nothing else."""
-    return ["'" + term.replace("\\", "\\\\").replace("'", "''") + "'" for term in dict.fromkeys(terms)]
+def tsquery(term: str) -> str:
+    """The text of a tsquery that matches this lexeme and nothing else."""
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _integer(value: int) -> bytes:
+def integer(value: int) -> bytes:
+    """A field of type integer."""
     return struct.pack(">i", value)
 
 

@@ -10,8 +10,7 @@ from psycopg.sql import Identifier, Literal
 
 from ragstone.errors import StoreError
 from ragstone.postgres.pool import Connection, Database
-from ragstone.store.statements import MAX_INDEXED_DIMENSION, QUERIES, Model, count_vectors
-from ragstone.types import Scope
+from ragstone.store.statements import MAX_INDEXED_DIMENSION, QUERIES, Model
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -58,8 +57,8 @@ class VectorIndexes:
         async with self._database.connection() as connection:
             if await _valid(connection, model):
                 return True
-            statement = count_vectors(model, Scope(), self._exact_rows + 1)
-            row = await (await connection.execute(statement.sql, statement.values)).fetchone()
+            values = {"model_id": model.model_id, "limit": self._exact_rows + 1}
+            row = await (await connection.execute(QUERIES["count_vectors"], values)).fetchone()
             if row is None or row[0] <= self._exact_rows:
                 return False
         # CONCURRENTLY runs outside a transaction.

@@ -69,14 +69,14 @@ class IndexedSearch:
 
     async def run(self, search: Search) -> tuple[list[Hit], list[Hit]]:
         """`search.run`, through the index where the scope is too large to be scanned."""
-        ready = None
-        search.size = await self._database.run_retrying(search.count)
-        if search.vector is not None and search.vector.any() and search.size > search.exact_rows:
-            ready = await self._ready(search)
-        if ready is not None:
-            found = await self._through(search, ready)
-            if found is not None:
-                return found
+        if search.has_nearest:
+            # What is known to be large has as many as are asked for, or else too few are found below.
+            size = search.top_k if search.large else await self._database.run_retrying(search.count)
+            if search.large or size > search.exact_rows:
+                ready = await self._ready(search)
+                found = await self._through(search, ready, size) if ready is not None else None
+                if found is not None:
+                    return found
         search.candidates = None
         return await self._database.run_retrying(search.run)
 
@@ -104,8 +104,7 @@ class IndexedSearch:
             return None
         return ready if ready.waiting <= FRESH_ROWS else None
 
-    async def _through(self, search: Search, ready: _Ready) -> tuple[list[Hit], list[Hit]] | None:
-        assert search.size is not None  # counted before
+    async def _through(self, search: Search, ready: _Ready, size: int) -> tuple[list[Hit], list[Hit]] | None:
         reach = min(2 * search.top_k + SPARE, MAX_REACH)
         for limit in (reach, min(WIDER * reach, MAX_REACH)):
             asked_at = time.monotonic()
@@ -116,7 +115,7 @@ class IndexedSearch:
             found = await self._database.run_retrying(search.run)
             if time.monotonic() - asked_at > FRESH_S / 2:
                 return None  # the outbox may no longer hold what the index did not know
-            if len(found[0]) >= min(search.top_k, search.size):
+            if len(found[0]) >= min(search.top_k, size):
                 note(index=len(ids))
                 return found
             if len(ids) < limit:
@@ -128,7 +127,7 @@ class IndexedSearch:
         assert search.vector is not None
         assert search.model is not None
         collection = collection_of(ready.prefix, search.model.model_id)
-        bases: Sequence[str] | None = search.scope.bases
+        bases: Sequence[str] | None = search.view.scope.bases
         try:
             with anyio.fail_after(ANSWER_S):
                 return await self._index.search(collection, search.vector, bases=bases, top_k=limit)

@@ -45,6 +45,11 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        # What a write would else look through all documents for.
+        self._sources: dict[tuple[str, str], str] = {}
+        self._owners: dict[str, str] = {}
+        self._models: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._dimensions: dict[str, int] = {}
         self._picture: _Picture | None = None
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
@@ -115,48 +120,68 @@ class MemoryStore:
         entry = _Entry.of(document, chunks, vectors)
         with self._lock:
             self._check_model(entry)
-            earlier = self._at(document.base_id, document.uri)
+            earlier = self._entries.get(self._sources.get(entry.source, ""))
             if earlier is not None and earlier.document.revision == document.revision:
                 return False
             self._check_ids(entry, earlier)
             if earlier is not None:
-                del self._entries[earlier.document.document_id]
-            self._entries[document.document_id] = entry
-            self._picture = None
+                self._remove(earlier)
+            self._add(entry)
             return True
 
     def _check_model(self, entry: _Entry) -> None:
-        dimension = entry.values.shape[1]
-        for other in self._entries.values():
-            if other.model == entry.model and other.values.shape[1] != dimension:
-                raise ModelMismatch(
-                    "store.dimension", model=entry.model, found=dimension, stored=other.values.shape[1]
-                )
-            if other.chunks and other.base_id == entry.base_id and other.model != entry.model:
-                raise ModelMismatch("store.model", base=entry.base_id, stored=other.model, model=entry.model)
+        found = entry.values.shape[1]
+        stored = self._dimensions.get(entry.model, found)
+        if stored != found:
+            raise ModelMismatch("store.dimension", model=entry.model, found=found, stored=stored)
+        for other in self._models.get(entry.base_id, ()):
+            if other != entry.model:
+                raise ModelMismatch("store.model", base=entry.base_id, stored=other, model=entry.model)
 
     def _check_ids(self, entry: _Entry, earlier: _Entry | None) -> None:
         document = entry.document
         if self._entries.get(document.document_id, earlier) is not earlier:
             raise InvalidStage("store.document_taken", document_id=document.document_id, uri=document.uri)
-        taken = {chunk.chunk_id for chunk in entry.chunks}
-        for other in self._entries.values():
-            if other is not earlier and not taken.isdisjoint(chunk.chunk_id for chunk in other.chunks):
-                raise InvalidStage("store.chunk_taken", uri=document.uri)
+        own = None if earlier is None else earlier.document.document_id
+        if any(self._owners.get(chunk.chunk_id, own) != own for chunk in entry.chunks):
+            raise InvalidStage("store.chunk_taken", uri=document.uri)
 
-    def _at(self, base_id: str, uri: str) -> _Entry | None:
-        entries = self._entries.values()
-        return next((item for item in entries if (item.base_id, item.document.uri) == (base_id, uri)), None)
+    def _add(self, entry: _Entry) -> None:
+        document_id = entry.document.document_id
+        self._entries[document_id] = entry
+        self._sources[entry.source] = document_id
+        self._owners.update(dict.fromkeys((chunk.chunk_id for chunk in entry.chunks), document_id))
+        self._dimensions[entry.model] = entry.values.shape[1]
+        if entry.chunks:
+            self._models[entry.base_id][entry.model] += 1
+        self._picture = None
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.document.document_id]
+        del self._sources[entry.source]
+        for chunk in entry.chunks:
+            del self._owners[chunk.chunk_id]
+        if entry.chunks:
+            # Leaves no key that counts 0: the keys are the models that the base holds.
+            self._models[entry.base_id] -= Counter({entry.model: 1})
+        self._picture = None
 
     def _delete(self, document_ids: Sequence[str]) -> DeletionReport:
         with self._lock:
             found = [item for item in dict.fromkeys(document_ids) if item in self._entries]
-            gone = [self._entries.pop(item) for item in found]
-            self._picture = None
+            gone = [self._entries[item] for item in found]
+            for entry in gone:
+                self._remove(entry)
         chunks = sum(len(entry.chunks) for entry in gone)
         return DeletionReport(
             document_ids=tuple(sorted(found)),
-            rows={"documents": len(gone), "chunks": chunks, "vectors": chunks},
+            rows={
+                "documents": len(gone),
+                # There is one generation here.
+                "generation_documents": len(gone),
+                "chunks": chunks,
+                "vectors": chunks,
+            },
         )
 
     def _snapshot(self) -> dict[str, _Entry]:
@@ -196,6 +221,10 @@ class _Entry:
     @property
     def base_id(self) -> str:
         return self.document.base_id
+
+    @property
+    def source(self) -> tuple[str, str]:
+        return self.document.base_id, self.document.uri
 
 
 def _known(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> dict[str, NDArray[np.float32]]:

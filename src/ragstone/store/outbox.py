@@ -1,10 +1,11 @@
 """Keeps a vector index outside PostgreSQL equal to the table `vectors`.
 
-Triggers write the key of every vector that comes, changes or goes into the table
-`outbox`, one row for each copy in `indexes`. `Outbox.drain` reads what is true of these
-keys now and tells the index: put what is there, drop what is not. So the order of
-changes does not matter, doing it twice is the same as once, and a crash in the middle
-leaves the rows for the next time. A copy is told by one process at a time.
+Triggers, off until an index is registered, write the key of every vector that comes,
+changes or goes into the table `outbox`, one row for each copy in `indexes`.
+`Outbox.drain` reads what is true of these keys now and tells the index: put what is
+there, drop what is not. So the order of changes does not matter, doing it twice is the
+same as once, and a crash in the middle leaves the rows for the next time. A copy is told
+by one process at a time.
 """
 
 from __future__ import annotations
@@ -143,6 +144,7 @@ class Outbox:
             if row is None:
                 row = await (await connection.execute(QUERIES["register_copy"], values)).fetchone()
             assert row is not None  # just inserted
+            await connection.execute(QUERIES["feed"])
             return Copy(*row)
 
     async def _sweep_retired(self) -> None:
@@ -185,8 +187,8 @@ class Outbox:
             rows = await _read(connection, "fill_from", values)
             if rows:
                 await self._tell(copy, rows)
-                last = {name: rows[-1][name] for name in ("chunk_id", "model_id")}
-                await connection.execute(QUERIES["filled_to"], {**values, **last, "count": len(rows)})
+                reached = {**values, "chunk_id": rows[-1]["chunk_id"], "count": len(rows)}
+                await connection.execute(QUERIES["filled_to"], reached)
         return len(rows)
 
     async def _filled(self, copy: Copy) -> tuple[int, int]:

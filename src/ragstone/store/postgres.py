@@ -7,7 +7,6 @@ our own count of the rows in scope.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
@@ -17,28 +16,30 @@ import anyio.to_thread
 from psycopg import errors
 from psycopg.rows import dict_row
 
-from ragstone.errors import BaseNotFound, InvalidStage, ModelMismatch
+from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.protocols import VectorIndex
-from ragstone.store import encoding
+from ragstone.store import deletion, encoding, writing
+from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
     checked_chunks,
     checked_reach,
     checked_scope,
-    normalised,
     query_vector,
     storable,
     storable_ids,
 )
-from ragstone.store.encoding import Row
+from ragstone.store.frequencies import Frequencies, LargeScopes
+from ragstone.store.generations import Generations
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.indexed import IndexedSearch
+from ragstone.store.models import Models
 from ragstone.store.outbox import OnFilled
 from ragstone.store.searching import Search, hit
-from ragstone.store.statements import COLUMNS, QUERIES, Model, Sql, count_chunks, other_model
+from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
-from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k, digest
+from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,10 +49,6 @@ EXACT_ROWS = 10_000
 """A scan of as many rows takes about 66 ms and misses nothing; beyond, HNSW is quicker (100,000
 vectors of 384 dimensions, 2 cores)."""
 
-MAX_DIMENSION = 16_000
-"""What halfvec holds."""
-
-_FIND_MODEL = QUERIES["find_model"]
 _FETCH = QUERIES["fetch"].format(columns=COLUMNS)
 _NEIGHBOURS = QUERIES["neighbours"].format(columns=COLUMNS)
 
@@ -68,17 +65,28 @@ class PostgresStore:
     more vectors than that gets its index within the next 1,000 vectors written; the
     `replace` that brings it about waits for it, readers and other writers do not.
 
-    `indexed` lets searches of large scopes go through an index outside the database.
+    Searches and `count` see the generation that answers in each base; with `generation_id`
+    they see that one alone, as a check before a swap wants to. `indexed` lets searches of
+    large scopes go through an index outside the database.
     """
 
     def __init__(
-        self, database: Database, *, exact_rows: int = EXACT_ROWS, indexed: IndexedSearch | None = None
+        self,
+        database: Database,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        generation_id: int | None = None,
+        indexed: IndexedSearch | None = None,
     ) -> None:
         self._database = database
         self._indexed = indexed
-        self._models: dict[str, Model] = {}
+        self._models = Models(database)
         self._exact_rows = exact_rows
+        self._generation_id = generation_id
         self._indexes = VectorIndexes(database, exact_rows=exact_rows)
+        self._frequencies = Frequencies(database, exact_rows=exact_rows, generation_id=generation_id)
+        self._large = LargeScopes()
+        self.generations = Generations(database, self._models, self._indexes)
 
     @classmethod
     async def open(
@@ -116,15 +124,19 @@ class PostgresStore:
             raise InvalidStage("store.no_index")
         return await self._indexed.outbox.rebuild(on_filled)
 
+    def of_generation(self, generation_id: int) -> PostgresStore:
+        """The same store as one generation has it, without an index outside."""
+        return PostgresStore(self._database, exact_rows=self._exact_rows, generation_id=generation_id)
+
     # --- writing ---------------------------------------------------------------------
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
         kept = await anyio.to_thread.run_sync(checked_chunks, document, list(chunks), vectors)
-        model = await self._registered(vectors, document.base_id)
-        rows = await anyio.to_thread.run_sync(_rows, document, kept, vectors, model)
+        model = await self._models.registered(vectors.model, vectors.dimension, base_id=document.base_id)
+        rows = await anyio.to_thread.run_sync(writing.Rows.of, document, kept, vectors, model)
         try:
             # Twice is the same as once: the second time the revision is already there.
-            written = await self._database.run_retrying(partial(_replace, document, model, *rows))
+            written = await self._database.run_retrying(partial(writing.replace, rows, model))
         except errors.UniqueViolation as error:
             raise _taken(error, document) from error
         except errors.ForeignKeyViolation as error:
@@ -134,47 +146,9 @@ class PostgresStore:
             await self.tell_index()
         return written
 
-    async def _registered(self, vectors: Vectors, base_id: str) -> Model:
-        """The model of these vectors, entered in a transaction of its own when it is new."""
-
-        model = await self._model(vectors)
-        if model is not None:
-            return model
-        if vectors.dimension > MAX_DIMENSION or not storable(vectors.model):
-            raise ModelMismatch(
-                "store.dimension_limit",
-                model=repr(vectors.model)[:80],
-                found=vectors.dimension,
-                limit=MAX_DIMENSION,
-            )
-        register = partial(_register, vectors.model, vectors.dimension, base_id)
-        model = self._known(vectors, await self._database.run_retrying(register))
-        assert model is not None  # just inserted
-        return model
-
-    async def _model(self, vectors: Vectors) -> Model | None:
-        """The model of these vectors if the database knows it."""
-        model = self._models.get(vectors.model)
-        if model is None and storable(vectors.model):
-            model = await self._database.run_retrying(partial(_find_model, identity=vectors.model))
-        return self._known(vectors, model)
-
-    def _known(self, vectors: Vectors, model: Model | None) -> Model | None:
-        if model is None:
-            return None
-        self._models[model.identity] = model
-        if model.dimension != vectors.dimension:
-            raise ModelMismatch(
-                "store.dimension", model=model.identity, found=vectors.dimension, stored=model.dimension
-            )
-        return model
-
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
-        ids = storable_ids(dict.fromkeys(document_ids))
-        if not ids:
-            return DeletionReport(document_ids=(), rows={"documents": 0, "chunks": 0, "vectors": 0})
         async with self._database.connection() as connection:
-            report = await _delete(connection, ids)
+            report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
         await self.tell_index()
         return report
 
@@ -182,6 +156,17 @@ class PostgresStore:
         """Tell the index outside what changed, where there is one; after writes of another way."""
         if self._indexed is not None:
             await self._indexed.written()
+
+    async def proof_of_deletion(self, document_id: str) -> deletion.Proof:
+        """Look through every table for rows of a document that was deleted.
+
+        Raises:
+            NotFound: no deletion of this document is on record.
+        """
+        if not storable(document_id):
+            raise NotFound("store.not_deleted", document_id=repr(document_id))
+        async with self._database.connection() as connection:
+            return await deletion.proof(connection, document_id)
 
     # --- searching -------------------------------------------------------------------
 
@@ -201,15 +186,27 @@ class PostgresStore:
     async def _search(
         self, vectors: Vectors | None, text: str | None, scope: Scope, top_k: int
     ) -> tuple[list[Hit], list[Hit]]:
-        search = Search(checked_scope(scope), checked_top_k(top_k), exact_rows=self._exact_rows)
+        view, top_k = self._view(scope), checked_top_k(top_k)
+        search = Search(view, top_k, exact_rows=self._exact_rows)
         if vectors is not None:
             search.vector = query_vector(vectors)
             search.identity = vectors.model
-            search.model = await self._model(vectors)
-        search.text = text
-        if self._indexed is not None and vectors is not None:
-            return await self._indexed.run(search)
-        return await self._database.run_retrying(search.run)
+            search.model = await self._models.known(vectors.model, vectors.dimension)
+        if text is not None:
+            search.terms = list(dict.fromkeys(analyze(text)))[:MAX_TERMS]
+            search.known = await self._frequencies.current()
+        known_large = search.model is not None and self._large.holds(search.model.model_id, view)
+        search.large = known_large
+        if self._indexed is None:
+            found = await self._database.run_retrying(search.run)
+        else:
+            found = await self._indexed.run(search)
+        if search.model is not None and search.large and not known_large:
+            self._large.add(search.model.model_id, view)
+        return found
+
+    def _view(self, scope: Scope) -> View:
+        return View(scope=checked_scope(scope), generation_id=self._generation_id)
 
     # --- reading ---------------------------------------------------------------------
 
@@ -248,7 +245,7 @@ class PostgresStore:
         }
 
     async def count(self, scope: Scope) -> int:
-        statement = count_chunks(checked_scope(scope))
+        statement = count_chunks(self._view(scope))
         rows = await self._rows(statement.sql, statement.values)
         return cast(int, rows[0]["count"])
 
@@ -263,107 +260,6 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         """Nothing of its own is open; the database stays the caller's."""
-
-
-def _rows(
-    document: Document, chunks: Sequence[Chunk], vectors: Vectors, model: Model
-) -> tuple[dict[str, object], list[Row], list[Row]]:
-    """What a replacement writes: the document's values, rows of chunks and of vectors."""
-    base_id = document.base_id
-    units = normalised(vectors.values)
-    terms = [analyze(chunk.embedding_text) for chunk in chunks]
-    return (
-        encoding.document_values(document, chunk_count=len(chunks), term_count=sum(map(len, terms))),
-        [encoding.chunk_row(chunk, base_id, held) for chunk, held in zip(chunks, terms, strict=True)],
-        [
-            encoding.vector_row(chunk, base_id, model.model_id, unit)
-            for chunk, unit in zip(chunks, units, strict=True)
-        ],
-    )
-
-
-async def _find_model(connection: Connection, identity: str) -> Model | None:
-    row = await (await connection.execute(_FIND_MODEL, {"identity": identity})).fetchone()
-    return None if row is None else Model(identity=identity, model_id=row[0], dimension=row[1])
-
-
-async def _register(identity: str, dimension: int, base_id: str, connection: Connection) -> Model | None:
-    # A base that cannot take the model must not leave the model behind.
-    statement = other_model(identity, Scope(bases=(base_id,)))
-    foreign = await (await connection.execute(statement.sql, statement.values)).fetchone()
-    if foreign is not None:
-        raise ModelMismatch("store.model", base=foreign[0], stored=foreign[1], model=identity)
-    await connection.execute(QUERIES["insert_model"], {"identity": identity, "dimension": dimension})
-    return await _find_model(connection, identity)
-
-
-async def _replace(
-    document: Document,
-    model: Model,
-    values: Mapping[str, object],
-    chunks: Sequence[Row],
-    vectors: Sequence[Row],
-    connection: Connection,
-) -> bool:
-    """One transaction. Locks are always taken in this order: source, base, document."""
-    # Writers of the same source queue here, also while it has no row to lock.
-    key = digest("source", document.base_id, document.uri, size=8)
-    await connection.execute(QUERIES["lock_source"], {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
-    await _bind_base(connection, document.base_id, model)
-    stored = await (await connection.execute(QUERIES["stored_revision"], values)).fetchone()
-    if stored is not None:
-        earlier_id, revision = stored
-        if revision == document.revision:
-            return False
-        await connection.execute(QUERIES["delete_chunks"], {"document_ids": [earlier_id]})
-    await connection.execute(QUERIES["put_document"], values)
-    await _copy(connection, "copy_chunks", chunks)
-    await _copy(connection, "copy_vectors", vectors)
-    return True
-
-
-async def _bind_base(connection: Connection, base_id: str, model: Model) -> None:
-    """See that the base is there and of this model, and stays so until the transaction ends.
-
-    A base without vectors takes the model of the next document. Only then the base is
-    locked against other writers; otherwise they share the lock.
-    """
-    values = {"base_id": base_id, "model_id": model.model_id}
-    await connection.execute(QUERIES["insert_base"], values)
-    bound = await (await connection.execute(QUERIES["base_model"], values)).fetchone()
-    if bound is None:
-        raise BaseNotFound("store.base_name", base=base_id)
-    # Never first shared and then alone: two writers would wait for each other.
-    lock = "base_model_share" if bound[0] == model.model_id else "base_model_update"
-    bound = await (await connection.execute(QUERIES[lock], values)).fetchone()
-    if bound is None:
-        raise BaseNotFound("store.base_gone", base=base_id)
-    if bound[0] == model.model_id:
-        return
-    foreign = await (await connection.execute(QUERIES["foreign_model"], values)).fetchone()
-    if foreign is not None or lock == "base_model_share":
-        name, stored = foreign or (base_id, "?")
-        raise ModelMismatch("store.model", base=name, stored=stored, model=model.identity)
-    await connection.execute(QUERIES["bind_base"], values)
-
-
-async def _copy(connection: Connection, name: str, rows: Sequence[Row]) -> None:
-    async with connection.cursor() as cursor, cursor.copy(QUERIES[name]) as copy:
-        for row in rows:
-            await copy.write_row(row)
-
-
-async def _delete(connection: Connection, ids: Sequence[str]) -> DeletionReport:
-    values = {"document_ids": list(ids)}
-    # In the order of ids, so that two deletions never wait for each other.
-    found = await (await connection.execute(QUERIES["lock_documents"], values)).fetchall()
-    document_ids = tuple(cast(str, row[0]) for row in found)
-    values = {"document_ids": list(document_ids)}
-    rows = {
-        table: (await connection.execute(QUERIES[f"delete_{table}"], values)).rowcount
-        for table in ("vectors", "chunks", "documents")
-    }
-    return DeletionReport(document_ids=document_ids, rows=dict(reversed(rows.items())))
 
 
 def _taken(error: errors.UniqueViolation, document: Document) -> InvalidStage:

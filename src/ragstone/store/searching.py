@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
+from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
-from ragstone.store.bm25 import MAX_TERMS
-from ragstone.store.encoding import read_metadata, tsqueries, vector_text
+from ragstone.store.bm25 import TextStatistics
+from ragstone.store.encoding import read_metadata, vector_text
 from ragstone.store.statements import (
-    MAX_INDEXED_DIMENSION,
     QUERIES,
     Model,
     Statement,
+    View,
     among,
-    count_vectors,
-    exact,
+    count_inside,
     matching,
+    nearest,
     other_model,
-    walk,
+    walk_settings,
 )
-from ragstone.terms import analyze
-from ragstone.types import Chunk, Hit, Scope, Score
+from ragstone.trace import degrade
+from ragstone.types import Chunk, Hit, Score
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-EF_SEARCH = 120
-"""Recall@10 of 0.978 at 5.3 ms CPU (100,000 vectors of 384 dimensions)."""
-
 CANDIDATES = 2_000
-"""Full text ranks the rows of the rarest terms until these stand for so many."""
+"""Rows that hold only common terms are looked at up to this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,92 +50,87 @@ class Candidates:
 
 @dataclass(slots=True)
 class Search:
-    """What is asked; `run` answers it in one transaction that sees one moment.
+    """What is asked; `run` answers it in one transaction that sees one moment."""
 
-    `size`, how many vectors the scope holds (counted up to a limit), is counted unless it
-    is known. With `candidates` only these and what the outbox holds are ranked.
-    """
-
-    scope: Scope
+    view: View
     top_k: int
     exact_rows: int
     vector: NDArray[np.float32] | None = None
     identity: str = ""
     model: Model | None = None
-    text: str | None = None
-    size: int | None = None
+    terms: Sequence[str] = ()
+    known: TextStatistics | None = None
+    large: bool = False
+    """Whether the scope is known, before or after `run`, to be too large for a scan."""
     candidates: Candidates | None = None
+    """With these only they and what the outbox holds are ranked."""
+
+    @property
+    def has_nearest(self) -> bool:
+        """Whether there are vectors to look for near the question's."""
+        if self.vector is None or self.model is None or self.view.scope.bases == ():
+            return False
+        return bool(self.vector.any())
 
     async def count(self, connection: Connection) -> int:
-        """How many vectors the scope holds, counted up to the limit of an exact scan."""
-        if self.vector is None or self.model is None or self.scope.bases == ():
-            return 0
-        ((row,),) = await _batch(connection, [self._size_statement(self.model)])
+        """How many vectors the scope holds, counted to one more than are scanned or asked for."""
+        assert self.model is not None
+        limit = max(self.exact_rows, self.top_k) + 1
+        ((row,),) = await _batch(connection, [count_inside(self.model, self.view, limit)])
         return cast(int, row["count"])
 
     async def run(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
-        """(nearest, matching): one batch of statements, and a second for the vector search."""
-        statements = self._first_statements()
+        """(nearest, matching), in one round trip to the server."""
+        statements = self._statements()
         if not statements:
             return [], []
         found = await _batch(connection, [Statement(QUERIES["one_moment"]), *statements.values()])
         rows = dict(zip(statements, found[1:], strict=True))
-        matches = _ranked(rows.get("text", []), "score", stage="text", scale="text")
-        if self.vector is None:
-            return [], matches
-        size = cast(int, rows["size"][0]["count"]) if "size" in rows else self.size or 0
-        self._check_other_model(rows["other"], size)
-        nearest = await self._nearest(connection, size) if size else []
-        return nearest, matches
-
-    def _first_statements(self) -> dict[str, Statement]:
-        statements: dict[str, Statement] = {}
-        if self.scope.bases == ():
-            return statements
-        if self.vector is not None:
-            statements["other"] = other_model(self.identity, self.scope)
-            if self.model is not None and self.size is None:
-                statements["size"] = self._size_statement(self.model)
-        terms = tsqueries(analyze(self.text or ""))[:MAX_TERMS]
-        if terms:
-            statements["text"] = matching(
-                terms, self.scope, top_k=self.top_k, candidates=max(CANDIDATES, 20 * self.top_k)
-            )
-        return statements
-
-    def _size_statement(self, model: Model) -> Statement:
-        return count_vectors(model, self.scope, max(self.exact_rows, self.top_k) + 1)
-
-    def _check_other_model(self, others: Sequence[Mapping[str, object]], size: int) -> None:
+        near = rows.get("nearest", [])
+        self.large = bool(near) and near[0]["large"]
         # A base that was named must fit; among all bases those of other models are passed over
         # as long as there are some that fit.
-        if others and (self.scope.bases is not None or not size):
-            name, stored = others[0]["name"], others[0]["identity"]
-            raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
+        for other in rows.get("other", []):
+            if self.candidates is not None and not near:
+                break  # of an index that found nothing; PostgreSQL is asked next
+            if self.view.scope.bases is not None or not near:
+                name, stored = other["name"], other["identity"]
+                raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
+            degrade("other_model")
+        return (
+            _ranked(near, "distance", stage="vector", scale="cosine"),
+            _ranked(rows.get("text", []), "score", stage="text", scale="text"),
+        )
 
-    async def _nearest(self, connection: Connection, size: int) -> list[Hit]:
+    def _statements(self) -> dict[str, Statement]:
+        statements: dict[str, Statement] = {}
+        if self.view.scope.bases == ():
+            return statements
+        if self.terms and self.known is not None:
+            candidates = max(CANDIDATES, 20 * self.top_k)
+            statements["text"] = matching(
+                self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates
+            )
+        if self.vector is not None:
+            statements["other"] = other_model(self.identity, self.view)
+        if self.has_nearest:
+            statements |= self._nearest()
+        return statements
+
+    def _nearest(self) -> dict[str, Statement]:
         assert self.vector is not None
         assert self.model is not None
-        if not self.vector.any():
-            return []
-        asked = (self.model, self.scope, vector_text(self.vector), self.top_k)
-        if (near := self.candidates) is not None:
-            (rows,) = await _batch(
-                connection, [among(*asked, near.index_id, near.chunk_ids, fresh_s=near.fresh_s)]
-            )
-        elif size <= self.exact_rows or self.model.dimension > MAX_INDEXED_DIMENSION:
-            (rows,) = await _batch(connection, [exact(*asked)])
-        else:
-            _, rows = await _batch(connection, [walk_settings(self.top_k), walk(*asked)])
-            if len(rows) < min(self.top_k, size):
-                # The walk gave up (a filter that few rows near the question pass, or zero vectors).
-                _, rows = await _batch(connection, [Statement(QUERIES["scan_settings"]), exact(*asked)])
-        return _ranked(rows, "distance", stage="vector", scale="cosine")
-
-
-def walk_settings(top_k: int) -> Statement:
-    """The settings a walk through the index runs under."""
-    return Statement(QUERIES["walk_settings"], {"ef_search": str(max(EF_SEARCH, top_k))})
+        question = vector_text(self.vector)
+        if (held := self.candidates) is not None:
+            lag = (held.index_id, held.fresh_s)
+            found = among(self.model, self.view, question, held.chunk_ids, copy=lag, top_k=self.top_k)
+            return {"nearest": found}
+        exact_rows = -1 if self.large else self.exact_rows
+        # The settings come last: they are for the vector search alone.
+        return {
+            "settings": walk_settings(self.top_k),
+            "nearest": nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows),
+        }
 
 
 async def _batch(connection: Connection, statements: Sequence[Statement]) -> list[list[DictRow]]:
@@ -175,8 +170,21 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         end=row["end_at"],
         context=row["context"],
         page=row["page"],
-        headings=tuple(row["headings"]),
-        metadata=read_metadata(row["metadata"]),
+        headings=_headings(row["headings"]),
+        metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
+
+
+# Chunks of one document mostly have the same.
+
+
+@lru_cache(maxsize=2_000)
+def _headings(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=2_000)
+def _metadata(text: str) -> Mapping[str, MetadataValue]:
+    return read_metadata(json.loads(text))

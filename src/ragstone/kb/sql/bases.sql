@@ -6,17 +6,15 @@ ON CONFLICT (name) DO NOTHING
 SELECT base_id, name FROM bases ORDER BY name
 
 -- name: list_bases
-SELECT b.base_id, b.name, m.identity AS model, b.created_at,
-       count(d.document_id) AS documents,
-       coalesce(sum(d.chunk_count), 0)::bigint AS chunks
+SELECT b.base_id, b.name, m.identity AS model, b.created_at, g.generation_id,
+       count(h.document_id) AS documents,
+       coalesce(sum(h.chunk_count), 0)::bigint AS chunks
 FROM bases b
+LEFT JOIN generations g ON g.base_id = b.base_id AND g.state = 'active'
 LEFT JOIN models m USING (model_id)
-LEFT JOIN documents d USING (base_id)
-GROUP BY b.base_id, b.name, m.identity, b.created_at
+LEFT JOIN generation_documents h USING (generation_id)
+GROUP BY b.base_id, b.name, m.identity, b.created_at, g.generation_id
 ORDER BY b.name
-
--- name: base_model
-SELECT m.identity FROM bases b JOIN models m USING (model_id) WHERE b.base_id = %(base_id)s
 
 -- name: base_documents
 SELECT document_id FROM documents WHERE base_id = %(base_id)s

@@ -1,18 +1,22 @@
 -- name: list_documents
-SELECT d.document_id, b.name AS base, d.uri, d.title, d.media_type, d.chunk_count AS chunks,
+SELECT d.document_id, b.name AS base, d.uri, d.title, d.media_type, h.chunk_count AS chunks,
        length(d.text) AS characters, jsonb_array_length(d.pages) AS pages, d.warnings,
        d.created_at, d.updated_at
 FROM documents d
 JOIN bases b USING (base_id)
+JOIN generations g ON g.base_id = d.base_id AND g.state = 'active'
+JOIN generation_documents h USING (generation_id, document_id)
 WHERE %(base_id)s::text IS NULL OR d.base_id = %(base_id)s
 ORDER BY b.name, d.uri
 
 -- name: find_documents
-SELECT d.document_id, b.name AS base, d.uri, d.title, d.media_type, d.chunk_count AS chunks,
+SELECT d.document_id, b.name AS base, d.uri, d.title, d.media_type, h.chunk_count AS chunks,
        length(d.text) AS characters, jsonb_array_length(d.pages) AS pages, d.warnings,
        d.created_at, d.updated_at
 FROM documents d
 JOIN bases b USING (base_id)
+JOIN generations g ON g.base_id = d.base_id AND g.state = 'active'
+JOIN generation_documents h USING (generation_id, document_id)
 WHERE (%(base_id)s::text IS NULL OR d.base_id = %(base_id)s)
   AND (d.document_id = %(reference)s
        OR (length(%(reference)s) >= 6 AND starts_with(d.document_id, %(reference)s))
@@ -22,7 +26,10 @@ WHERE (%(base_id)s::text IS NULL OR d.base_id = %(base_id)s)
 ORDER BY b.name, d.uri
 
 -- name: document_chunks
-SELECT chunk_id FROM chunks WHERE document_id = %(document_id)s ORDER BY index
+SELECT c.chunk_id
+FROM chunks c JOIN generations g USING (generation_id)
+WHERE c.document_id = %(document_id)s AND g.state = 'active'
+ORDER BY c.index
 
 -- name: document_members
 SELECT m.document_id

@@ -11,10 +11,25 @@ CREATE TABLE models (
 CREATE TABLE bases (
     base_id    text COLLATE "C" PRIMARY KEY,
     name       text COLLATE "C" NOT NULL UNIQUE,
-    -- The one model of the vectors in this base; null until the first document is in.
-    model_id   integer REFERENCES models,
     created_at timestamptz NOT NULL DEFAULT now()
 );
+
+-- What the texts of a base are split into and embedded with, once. The one that is `active`
+-- answers; `building` is not complete yet; `retired` answered before and can again; an
+-- `abandoned` one only waits for its rows to be collected.
+CREATE TABLE generations (
+    generation_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    base_id       text COLLATE "C" NOT NULL REFERENCES bases ON DELETE CASCADE,
+    model_id      integer NOT NULL REFERENCES models,
+    -- Splitter and terms; empty where its documents were made with several, or it is not known.
+    settings      text COLLATE "C" NOT NULL DEFAULT '',
+    state         text COLLATE "C" NOT NULL
+                  CHECK (state IN ('active', 'building', 'retired', 'abandoned')),
+    created_at    timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE UNIQUE INDEX generations_state ON generations (base_id, state) WHERE state <> 'abandoned';
+CREATE INDEX generations_base ON generations (base_id);
 
 CREATE TABLE documents (
     document_id text COLLATE "C" PRIMARY KEY,
@@ -30,16 +45,29 @@ CREATE TABLE documents (
     warnings    jsonb NOT NULL,
     -- Where blocks of the text stand on their pages: [page, start, end, x0, y0, x1, y1] each.
     boxes       jsonb NOT NULL,
-    chunk_count integer NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
     UNIQUE (base_id, uri)
 );
 
+-- A document that is in a generation: the active one has every document of its base. Replacing
+-- a document takes it out of the others.
+CREATE TABLE generation_documents (
+    generation_id integer NOT NULL REFERENCES generations ON DELETE CASCADE,
+    document_id   text COLLATE "C" NOT NULL REFERENCES documents ON DELETE CASCADE,
+    chunk_count   integer NOT NULL,
+    -- The sum over its chunks.
+    term_count    integer NOT NULL,
+    PRIMARY KEY (document_id, generation_id)
+);
+
+CREATE INDEX generation_documents_generation ON generation_documents (generation_id);
+
 -- "index" counts within the document; text is characters start_at to end_at of the document's.
 CREATE TABLE chunks (
     chunk_id    text COLLATE "C" PRIMARY KEY,
-    document_id text COLLATE "C" NOT NULL REFERENCES documents ON DELETE CASCADE,
+    document_id text COLLATE "C" NOT NULL,
+    generation_id integer NOT NULL,
     base_id     text COLLATE "C" NOT NULL,
     index       integer NOT NULL,
     text        text NOT NULL,
@@ -54,7 +82,10 @@ CREATE TABLE chunks (
     parent_end  integer,
     -- What ragstone.terms.analyze makes of context and text.
     terms       tsvector NOT NULL,
-    UNIQUE (document_id, index)
+    -- How many terms these are, repetitions included.
+    term_count  integer NOT NULL,
+    UNIQUE (document_id, generation_id, index),
+    FOREIGN KEY (document_id, generation_id) REFERENCES generation_documents ON DELETE CASCADE
 ) WITH (
     -- Text and terms lie beside the rows, not in them: counting the rows that hold a word, or
     -- that a filter passes, then reads a tenth of the pages.
@@ -62,6 +93,8 @@ CREATE TABLE chunks (
 );
 
 ALTER TABLE chunks ALTER COLUMN terms SET STORAGE EXTERNAL;
+-- ANALYZE counts the 3,000 commonest terms: searches weigh these without counting them.
+ALTER TABLE chunks ALTER COLUMN terms SET STATISTICS 300;
 
 CREATE INDEX chunks_base ON chunks (base_id);
 CREATE INDEX chunks_metadata ON chunks USING gin (metadata jsonb_path_ops);
@@ -73,10 +106,11 @@ CREATE INDEX chunks_terms ON chunks USING gin (terms) WITH (fastupdate = off);
 CREATE TABLE vectors (
     chunk_id       text COLLATE "C" NOT NULL REFERENCES chunks ON DELETE CASCADE,
     model_id       integer NOT NULL REFERENCES models,
+    generation_id  integer NOT NULL,
     base_id        text COLLATE "C" NOT NULL,
     embedding_hash text COLLATE "C" NOT NULL,
     embedding      halfvec NOT NULL,
-    PRIMARY KEY (chunk_id, model_id)
+    PRIMARY KEY (chunk_id)
 ) WITH (
     -- Dead rows cost every walk through the graph: vacuum after 1% rather than 20%.
     autovacuum_vacuum_threshold = 200,
@@ -88,3 +122,12 @@ ALTER TABLE vectors ALTER COLUMN embedding SET STORAGE MAIN;
 
 CREATE INDEX vectors_base ON vectors (model_id, base_id);
 CREATE INDEX vectors_hash ON vectors (model_id, embedding_hash);
+
+-- What was deleted and when: ids and counts of rows, no content. `chunk_ids` are those the
+-- document had in any generation, so that tables which know only these can be looked through.
+CREATE TABLE deletions (
+    document_id text COLLATE "C" PRIMARY KEY,
+    chunk_ids   text[] COLLATE "C" NOT NULL,
+    rows        jsonb NOT NULL,
+    deleted_at  timestamptz NOT NULL DEFAULT now()
+);

@@ -8,6 +8,9 @@ SELECT pg_advisory_unlock(%(key)s, %(model_id)s)
 -- No row: there is none. false: a build that did not finish.
 SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass(%(name)s)
 
+-- name: count_vectors
+SELECT count(*) FROM (SELECT FROM vectors v WHERE v.model_id = %(model_id)s LIMIT %(limit)s) AS seen
+
 -- name: drop_index
 DROP INDEX IF EXISTS {name}
 

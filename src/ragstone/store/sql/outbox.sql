@@ -7,6 +7,10 @@ ORDER BY index_id
 -- Whoever writes vectors has ended; whoever begins will see the new copy.
 LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE
 
+-- name: feed
+-- The triggers of the outbox, off until there is an index to feed.
+ALTER TABLE vectors ENABLE TRIGGER USER
+
 -- name: lock_writers_timeout
 SELECT set_config('lock_timeout', '10s', true)
 
@@ -44,14 +48,14 @@ WHERE index_id = %(index_id)s AND applied_at < clock_timestamp() - %(kept)s * in
 -- name: fill_from
 -- The next vectors to put, from the place where the filling stands.
 SELECT v.chunk_id, v.model_id, v.base_id, v.embedding
-FROM indexes i JOIN vectors v ON (v.chunk_id, v.model_id) > (i.filled_chunk, i.filled_model)
+FROM indexes i JOIN vectors v ON v.chunk_id > i.filled_to
 WHERE i.index_id = %(index_id)s AND i.state = 'filling'
-ORDER BY v.chunk_id, v.model_id
+ORDER BY v.chunk_id
 LIMIT %(limit)s
 
 -- name: filled_to
 UPDATE indexes
-SET filled_chunk = %(chunk_id)s, filled_model = %(model_id)s, filled = filled + %(count)s
+SET filled_to = %(chunk_id)s, filled = filled + %(count)s
 WHERE index_id = %(index_id)s
 RETURNING filled
 
@@ -107,7 +111,7 @@ WITH candidate AS MATERIALIZED (
 ), nearest AS (
     SELECT chunk_id, distance FROM k ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
-SELECT {columns}, n.distance
+SELECT {columns}, n.distance, true AS large
 FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
 ORDER BY n.distance, c.document_id, c.index
 LIMIT %(top_k)s

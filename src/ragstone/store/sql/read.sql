@@ -1,6 +1,6 @@
 -- name: hit_columns
-c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page, c.headings,
-c.metadata, c.parent_start, c.parent_end, c.base_id, d.uri, d.title
+c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page,
+c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.base_id, d.uri, d.title
 
 -- name: fetch
 SELECT {columns}
@@ -11,10 +11,10 @@ WHERE c.chunk_id = ANY (%(chunk_ids)s)
 SELECT {columns}
 FROM chunks c JOIN documents d USING (document_id)
 WHERE c.chunk_id IN (
-    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id)
+    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id, generation_id)
      WHERE m.chunk_id = %(chunk_id)s AND n.index < m.index ORDER BY n.index DESC LIMIT %(n)s)
     UNION ALL
-    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id)
+    (SELECT n.chunk_id FROM chunks n JOIN chunks m USING (document_id, generation_id)
      WHERE m.chunk_id = %(chunk_id)s AND n.index >= m.index ORDER BY n.index LIMIT %(n)s + 1)
 )
 ORDER BY c.index

@@ -8,6 +8,15 @@ true
 -- name: in_bases
 {table}.base_id = ANY (%(bases)s)
 
+-- name: answering
+-- Of the generation that answers in its base. Those that do not are few, mostly none; behind
+-- `coalesce` the planner does not guess from them how many rows remain.
+NOT coalesce({table}.generation_id = ANY (ARRAY(
+    SELECT generation_id FROM generations WHERE state <> 'active')), false)
+
+-- name: of_generation
+{table}.generation_id = %(generation_id)s
+
 -- name: filter_equal
 -- Held as it is, or as an element of a list. Containment is what the index answers.
 (c.metadata @> {value}::jsonb OR c.metadata @> {item}::jsonb)
@@ -37,98 +46,138 @@ false
 -- name: with_chunks
 JOIN chunks c USING (chunk_id)
 
--- name: count_vectors
-SELECT count(*) FROM (
-    SELECT FROM vectors v {join}
-    WHERE v.model_id = {model_id} AND {scope}
-    LIMIT %(limit)s
-) AS seen
-
 -- name: other_model
--- A base in the scope whose vectors are of another model.
+-- A base in the scope whose vectors are of another model. The inner query stays one, for each such
+-- base: as a join it would read all documents.
 SELECT b.name, m.identity
-FROM bases b JOIN models m USING (model_id)
+FROM generations g JOIN bases b USING (base_id) JOIN models m USING (model_id)
 WHERE m.identity <> %(identity)s AND {scope}
-  AND EXISTS (SELECT FROM vectors v WHERE v.model_id = b.model_id AND v.base_id = b.base_id)
+  AND (SELECT true FROM generation_documents h
+       WHERE h.generation_id = g.generation_id AND h.chunk_count > 0 LIMIT 1)
 ORDER BY b.name
 LIMIT 1
 
--- name: search_exact
-WITH k AS MATERIALIZED (
+-- name: walk_settings
+-- For a vector search in this transaction: walk the graph in the order of distance, go on until the
+-- filter has let enough through, and take no plan that sorts everything instead.
+SELECT set_config('hnsw.ef_search', %(ef_search)s, true),
+       set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true),
+       set_config('max_parallel_workers_per_gather', '0', true)
+
+-- name: vectors_inside
+SELECT v.chunk_id FROM vectors v WHERE v.model_id = {model_id} AND {scope} LIMIT %(limit)s
+
+-- name: chunks_inside
+-- A filter reads the chunks; their vectors need not be looked up to be counted.
+SELECT c.chunk_id FROM chunks c WHERE {scope} LIMIT %(limit)s
+
+-- name: count_inside
+SELECT count(*) FROM ({inside}) AS inside
+
+-- name: search_vector
+-- Three ways in one statement, of which the conditions on counts let one run (two where a walk
+-- finds too few): a scan of a scope of fewer than %(limit)s rows, a walk through the index, a scan
+-- of everything when the walk gave up (a filter that few rows near the question pass, zero vectors).
+WITH inside AS MATERIALIZED (
+    {inside}
+), size AS MATERIALIZED (
+    SELECT count(*) AS n FROM inside
+), scanned AS MATERIALIZED (
+    SELECT i.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
+    FROM inside i JOIN vectors v ON v.chunk_id = i.chunk_id AND v.model_id = {model_id}
+    WHERE (SELECT n FROM size) < %(limit)s
+), walked AS MATERIALIZED (
+    SELECT v.chunk_id, v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension}) AS distance
+    FROM vectors v {join}
+    WHERE v.model_id = {model_id} AND {scope} AND (SELECT n FROM size) >= %(limit)s
+    ORDER BY v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension})
+    LIMIT %(top_k)s
+), rest AS MATERIALIZED (
     SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
     FROM vectors v {join}
     WHERE v.model_id = {model_id} AND {scope}
+      AND (SELECT n FROM size) >= %(limit)s AND (SELECT count(*) FROM walked) < %(top_k)s
 ), nearest AS (
     -- The distance to a zero vector is NaN, which sorts behind every number.
-    SELECT chunk_id, distance FROM k ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
+    SELECT chunk_id, distance
+    FROM (SELECT * FROM scanned
+          UNION ALL SELECT * FROM walked WHERE (SELECT count(*) FROM walked) = %(top_k)s
+          UNION ALL SELECT * FROM rest) AS found
+    ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
-SELECT {columns}, n.distance
+SELECT {columns}, n.distance, (SELECT n FROM size) >= %(limit)s AS large
 FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
 ORDER BY n.distance, c.document_id, c.index
 LIMIT %(top_k)s
 
--- name: walk_settings
--- For the search below and this transaction only: walk the graph in the order of distance, go on
--- until the filter has let enough through, and take no plan that sorts everything instead.
-SELECT set_config('hnsw.ef_search', %(ef_search)s, true),
-       set_config('hnsw.iterative_scan', 'strict_order', true),
-       set_config('enable_seqscan', 'off', true),
-       set_config('enable_bitmapscan', 'off', true),
-       set_config('enable_sort', 'off', true),
-       set_config('enable_hashjoin', 'off', true),
-       set_config('enable_mergejoin', 'off', true)
+-- name: text_size
+SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks,
+       greatest(coalesce(sum(term_count), 0)::float8 / greatest(coalesce(sum(chunk_count), 0), 1), 1) AS mean
+FROM generation_documents h WHERE {documents}
 
--- name: scan_settings
--- Back to the planner's own choice, for an exact scan after a walk.
-SELECT set_config('enable_seqscan', 'on', true),
-       set_config('enable_bitmapscan', 'on', true),
-       set_config('enable_sort', 'on', true),
-       set_config('enable_hashjoin', 'on', true),
-       set_config('enable_mergejoin', 'on', true)
-
--- name: search_index
-WITH nearest AS MATERIALIZED (
-    SELECT v.chunk_id,
-           v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension}) AS distance
-    FROM vectors v {join}
-    WHERE v.model_id = {model_id} AND {scope}
-    ORDER BY v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension})
-    LIMIT %(top_k)s
-)
-SELECT {columns}, n.distance
-FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
-ORDER BY n.distance, c.document_id, c.index
+-- name: common_terms
+-- What ANALYZE has counted: the share of rows that hold a term, for the commonest few thousand.
+SELECT held.term, held.share
+FROM pg_stats s,
+     unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS held (term, share)
+WHERE s.tablename = 'chunks' AND s.attname = 'terms' AND held.term IS NOT NULL AND held.share > %(share)s
+  AND s.schemaname = (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'chunks'::regclass)
 
 -- name: search_text
 -- BM25 (k1, b as in the store in memory) over all chunks, as a share of the most that a chunk could
 -- reach with these terms: 0 to 1. How often a chunk holds a term is read from ts_rank, which for one
--- term is the sum of 1 / n^2 over its places by pi^2 / 6. Candidates hold one of the rarest terms;
--- commoner terms join until they stand for enough rows of the scope.
-WITH question AS (
-    SELECT term::tsquery AS term FROM unnest(%(terms)s::text[]) AS term
-), total AS (
-    SELECT coalesce(sum(chunk_count), 0)::float8 AS n,
-           greatest(coalesce(sum(term_count), 0)::float8 / greatest(sum(chunk_count), 1), 1) AS mean
-    FROM documents
-), frequency AS MATERIALIZED (
-    SELECT q.term, f.everywhere, f.here
+-- term is the sum of 1 / n^2 over its places by pi^2 / 6.
+--
+-- Rows of terms that come with a number of rows (common ones) are not looked through. Each row that
+-- holds one of the others is seen once, without its text; those whose terms weigh most are ranked
+-- (all that weigh the same, so that a question of one word is exact). Where these are too few, rows
+-- of the common terms join: those that hold all of them, then two, then one.
+WITH question AS MATERIALIZED (
+    SELECT place, term::tsquery AS term, rows
+    FROM unnest(%(terms)s::text[], %(rows)s::float8[]) WITH ORDINALITY AS asked (term, rows, place)
+), counted AS MATERIALIZED (
+    SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks, coalesce(sum(term_count), 0)::float8 AS terms
+    FROM generation_documents h WHERE {documents}
+), total AS MATERIALIZED (
+    SELECT coalesce(%(chunks)s::float8, (SELECT chunks FROM counted)) AS n,
+           coalesce(%(mean)s::float8, (SELECT greatest(terms / greatest(chunks, 1), 1) FROM counted)) AS mean
+), held AS MATERIALIZED (
+    SELECT q.place, f.chunk_id, f.inside
     FROM question q CROSS JOIN LATERAL (
-        SELECT count(*) AS everywhere, count(*) FILTER (WHERE {scope}) AS here
-        FROM chunks c WHERE c.terms @@ q.term
+        SELECT c.chunk_id, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term AND {chunks} OFFSET 0
     ) AS f
+    WHERE q.rows IS NULL
 ), weighted AS MATERIALIZED (
-    SELECT term, idf, idf / sum(idf) OVER () AS share, here,
-           sum(here) OVER (ORDER BY here, term::text ROWS UNBOUNDED PRECEDING) - here AS before
-    FROM (SELECT term, here, ln(1 + (n - everywhere + 0.5) / (everywhere + 0.5)) AS idf
-          FROM frequency, total) AS known
+    SELECT place, term, idf / sum(idf) OVER () AS share
+    FROM (SELECT q.place, q.term, ln(1 + (t.n - k.everywhere + 0.5) / (k.everywhere + 0.5)) AS idf
+          FROM question q CROSS JOIN total t
+          LEFT JOIN (SELECT place, count(*) AS seen FROM held GROUP BY place) AS h USING (place)
+          CROSS JOIN LATERAL (SELECT least(coalesce(q.rows, h.seen, 0), t.n) AS everywhere) AS k) AS known
+), fill AS MATERIALIZED (
+    SELECT f.chunk_id, -min(tier) AS weight
+    FROM (SELECT u.tier, c.chunk_id
+          FROM unnest(%(fills)s::text[]) WITH ORDINALITY AS u (fill, tier)
+          CROSS JOIN LATERAL (
+              SELECT c.chunk_id FROM chunks c WHERE c.terms @@ u.fill::tsquery AND {scope} OFFSET 0
+          ) AS c
+          WHERE (SELECT count(*) FROM held WHERE inside) < %(ranked)s
+          LIMIT %(candidates)s) AS f
+    GROUP BY f.chunk_id
+), likely AS MATERIALIZED (
+    SELECT chunk_id, max(weight) AS weight
+    FROM (SELECT h.chunk_id, sum(w.share) AS weight
+          FROM held h JOIN weighted w USING (place) WHERE h.inside GROUP BY h.chunk_id
+          UNION ALL SELECT chunk_id, weight FROM fill) AS found
+    GROUP BY chunk_id
+    ORDER BY weight DESC FETCH FIRST %(ranked)s ROWS WITH TIES
 ), candidate AS MATERIALIZED (
-    -- The empty vector makes a copy in memory: each ts_rank would fetch the stored one anew.
-    SELECT c.chunk_id, c.document_id, c.index, c.terms || ''::tsvector AS terms,
+    -- setweight makes a copy in memory: each ts_rank would fetch the stored one anew.
+    SELECT c.chunk_id, c.document_id, c.index, setweight(c.terms, 'D') AS terms,
            %(k1)s * (1 - %(b)s + %(b)s * c.term_count / (SELECT mean FROM total)) AS norm
-    FROM chunks c
-    WHERE {scope}
-      AND c.terms @@ (SELECT string_agg(term::text, ' | ')::tsquery FROM weighted
-                      WHERE here > 0 AND before < %(candidates)s)
+    FROM likely l JOIN chunks c USING (chunk_id)
 ), best AS (
     SELECT chunk_id,
            (SELECT sum(w.share * held.times / (held.times + k.norm))
@@ -137,7 +186,7 @@ WITH question AS (
             CROSS JOIN LATERAL (
                 SELECT round(1 / (1.6449340668482264 * greatest(1 - found.rank, 0.002)) - 0.5) AS times
             ) AS held
-            WHERE w.here > 0 AND found.rank > 0.1) AS score
+            WHERE found.rank > 0.1) AS score
     FROM candidate k
     ORDER BY score DESC, document_id, index
     LIMIT %(top_k)s

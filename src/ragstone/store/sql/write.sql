@@ -9,30 +9,31 @@ ON CONFLICT (identity) DO NOTHING
 SELECT pg_advisory_xact_lock(%(key)s)
 
 -- name: insert_base
-INSERT INTO bases (base_id, name, model_id) VALUES (%(base_id)s, %(base_id)s, %(model_id)s)
+INSERT INTO bases (base_id, name) VALUES (%(base_id)s, %(base_id)s)
 ON CONFLICT DO NOTHING
 
--- name: base_model
-SELECT model_id FROM bases WHERE base_id = %(base_id)s
+-- name: lock_base_shared
+SELECT base_id FROM bases WHERE base_id = %(base_id)s FOR SHARE
 
--- name: base_model_share
-SELECT model_id FROM bases WHERE base_id = %(base_id)s FOR SHARE
+-- name: lock_base
+-- Alone among writers; a document or a generation may still refer to the base.
+SELECT base_id FROM bases WHERE base_id = %(base_id)s FOR NO KEY UPDATE
 
--- name: base_model_update
-SELECT model_id FROM bases WHERE base_id = %(base_id)s FOR NO KEY UPDATE
+-- name: active_generation
+SELECT g.generation_id, g.model_id, m.identity, g.settings, b.name,
+       EXISTS (SELECT FROM generation_documents h
+               WHERE h.generation_id = g.generation_id AND h.chunk_count > 0) AS filled
+FROM generations g JOIN bases b USING (base_id) JOIN models m USING (model_id)
+WHERE g.base_id = %(base_id)s AND g.state = 'active'
 
--- name: bind_base
-UPDATE bases SET model_id = %(model_id)s WHERE base_id = %(base_id)s
+-- name: insert_generation
+INSERT INTO generations (base_id, model_id, settings, state)
+VALUES (%(base_id)s, %(model_id)s, %(settings)s, %(state)s)
+RETURNING generation_id
 
--- name: foreign_model
-SELECT b.name, m.identity
-FROM bases b
-CROSS JOIN models m
-WHERE b.base_id = %(base_id)s
-  AND m.model_id <> %(model_id)s
-  AND EXISTS (SELECT FROM vectors v WHERE v.model_id = m.model_id AND v.base_id = b.base_id)
-ORDER BY m.model_id
-LIMIT 1
+-- name: change_generation
+UPDATE generations SET model_id = %(model_id)s, settings = %(settings)s
+WHERE generation_id = %(generation_id)s
 
 -- name: stored_revision
 SELECT document_id, revision FROM documents
@@ -41,36 +42,27 @@ FOR UPDATE
 
 -- name: put_document
 INSERT INTO documents AS d (document_id, base_id, uri, title, text, media_type, revision,
-                            pages, headings, metadata, warnings, boxes, chunk_count, term_count)
+                            pages, headings, metadata, warnings, boxes)
 VALUES (%(document_id)s, %(base_id)s, %(uri)s, %(title)s, %(text)s, %(media_type)s, %(revision)s,
-        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(boxes)s::jsonb,
-        %(chunk_count)s, %(term_count)s)
+        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(boxes)s::jsonb)
 ON CONFLICT (base_id, uri) DO UPDATE
 SET document_id = excluded.document_id, title = excluded.title, text = excluded.text,
     media_type = excluded.media_type, revision = excluded.revision, pages = excluded.pages,
     headings = excluded.headings, metadata = excluded.metadata, warnings = excluded.warnings,
-    boxes = excluded.boxes, chunk_count = excluded.chunk_count, term_count = excluded.term_count,
-    updated_at = now()
+    boxes = excluded.boxes, updated_at = now()
+
+-- name: put_generation_document
+INSERT INTO generation_documents (generation_id, document_id, chunk_count, term_count)
+VALUES (%(generation_id)s, %(document_id)s, %(chunk_count)s, %(term_count)s)
 
 -- name: copy_chunks
-COPY chunks (chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
+COPY chunks (generation_id, chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
              headings, metadata, parent_start, parent_end, terms, term_count)
 FROM STDIN (FORMAT BINARY)
 
 -- name: copy_vectors
-COPY vectors (chunk_id, model_id, base_id, embedding_hash, embedding) FROM STDIN (FORMAT BINARY)
+COPY vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding) FROM STDIN (FORMAT BINARY)
 
--- name: lock_documents
-SELECT document_id FROM documents WHERE document_id = ANY (%(document_ids)s)
-ORDER BY document_id
-FOR UPDATE
-
--- name: delete_vectors
-DELETE FROM vectors v USING chunks c
-WHERE c.chunk_id = v.chunk_id AND c.document_id = ANY (%(document_ids)s)
-
--- name: delete_chunks
-DELETE FROM chunks WHERE document_id = ANY (%(document_ids)s)
-
--- name: delete_documents
-DELETE FROM documents WHERE document_id = ANY (%(document_ids)s)
+-- name: take_out
+-- The document's chunks and vectors of every generation go with it.
+DELETE FROM generation_documents WHERE document_id = ANY (%(document_ids)s)

@@ -60,6 +60,7 @@ class ConcurrencyContract:
         assert _whole(last) == dict.fromkeys(uris, versions - 1)
 
     async def test_the_same_document_stored_at_once_is_written_once(self, store: Store) -> None:
+        """W09: there is no moment between looking and writing."""
         document, chunks = passages("u:1", "alpha", "beta")
         written: list[bool] = []
 
@@ -74,6 +75,7 @@ class ConcurrencyContract:
         assert await store.count(EVERYTHING) == 2
 
     async def test_deleting_while_replacing_leaves_all_or_nothing(self, store: Store) -> None:
+        """C4: no part of a document stays."""
         document, _ = passages("u:1", "alpha")
 
         async def write() -> None:

@@ -32,6 +32,7 @@ class SearchContract:
     """Ranking, scope, filters, neighbours."""
 
     async def test_vector_search_ranks_by_cosine(self, store: Store) -> None:
+        """A28"""
         rows = [(1e5, 1e5, 0.0), X, Z, (-2.0, 0.0, 0.0)]
         await put(store, "u:1", "diagonal", "same", "across", "opposite", rows=rows)
         hits = await store.search_vector(vectors((3.0, 0.0, 0.0)), scope=EVERYTHING, top_k=10)
@@ -58,6 +59,7 @@ class SearchContract:
         assert await store.search_vector(vectors((0.0, 0.0, 0.0)), scope=EVERYTHING, top_k=10) == []
 
     async def test_equals_come_in_the_order_of_documents_and_chunks(self, store: Store) -> None:
+        """C29: as many hits as were asked for, or all there are."""
         documents = [await put(store, f"u:{n}", "same words", "same words") for n in range(6)]
         expected = [(item, index) for item in sorted(d.document_id for d in documents) for index in (0, 1)]
         for top_k in (1, 5, 12, 50):
@@ -100,6 +102,10 @@ class SearchContract:
         assert await store.count(EVERYTHING) == 0
 
     async def test_no_bases_means_all_and_an_empty_list_means_none(self, store: Store) -> None:
+        """A53, A32: several bases at once, one, every one; by decision 3 an empty list is nothing.
+
+        Every chunk says its base; one of no base that was asked for is never found.
+        """
         for base_id in ("one", "two", "three"):
             await put(store, "u:1", f"alpha {base_id}", base_id=base_id)
         expected = {
@@ -115,9 +121,11 @@ class SearchContract:
             scope = Scope(bases=bases)
             nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=9)
             found = (len(nearest), len(matching), await store.count(scope))
+            assert all(bases is None or hit.base_id in bases for hit in (*nearest, *matching))
             assert found == (count, count, count), bases
 
     async def test_the_filter_works_inside_the_search(self, store: Store) -> None:
+        """W06, C33, D10: before the best are taken, so that none that fits is lost behind others."""
         for n in range(40):
             await put(store, f"u:{n}", "alpha alpha", metadata={"kind": "near"})
         await put(store, "u:far", "alpha and other words", rows=[Y], metadata={"kind": "far"})
@@ -125,6 +133,18 @@ class SearchContract:
         nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=3)
         assert texts(nearest) == texts(matching) == ["alpha and other words"]
         assert await store.count(scope) == 1
+
+    async def test_a_filter_holds_over_many_documents(self, store: Store) -> None:
+        """C32, C29: over a hundred documents and values, an empty list, a key that no row has."""
+        for n in range(130):
+            await put(store, f"u:{n:03d}", "alpha", metadata={"n": n})
+        many = tuple(range(5, 125))
+        for asked, count in ((In("n", many), 120), (In("n", ()), 0), (Equal("no row has this", 1), 0)):
+            scope = Scope(filter=asked)
+            nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=1_000)
+            assert len(nearest) == len(matching) == await store.count(scope) == count
+            some = await store.search_vector(vectors(X), scope=scope, top_k=7)
+            assert len(some) == min(7, count)
 
     @pytest.mark.parametrize(
         ("filter", "expected"),
@@ -169,6 +189,7 @@ class SearchContract:
     async def test_filters_mean_the_same_in_every_store(
         self, store: Store, filter: Filter, expected: str
     ) -> None:
+        """A46, A47, C32"""
         rows: dict[str, dict[str, MetadataValue]] = {
             "int": {"n": 1},
             "float": {"n": 1.0},
@@ -188,6 +209,7 @@ class SearchContract:
         assert await store.count(scope) == len(expected.split())
 
     async def test_text_search_finds_shared_terms_in_both_languages(self, store: Store) -> None:
+        """A51, W31"""
         lines = ["The cat sat on the mat.", "大熊猫主要吃竹子", "Ｄｅｒ ＫＡＴＺＥ", "unrelated words"]
         await put(store, "u:1", *lines)
         for question, expected in {
@@ -206,6 +228,7 @@ class SearchContract:
             assert all(hit.score > 0 and hit.scores[-1].scale == "text" for hit in hits)
 
     async def test_text_search_finds_other_forms_scripts_and_part_numbers(self, store: Store) -> None:
+        """A51, W31"""
         lines = [
             "The installations were finished in May.",
             "臺灣的鐵路發展",
@@ -235,6 +258,7 @@ class SearchContract:
         assert 0 < part < whole / 2 < 0.5
 
     async def test_both_stores_score_by_the_same_formula(self, store: Store) -> None:
+        """A51"""
         await put(store, "u:1", "alpha alpha alpha beta", "alpha " * 30 + "gamma", "beta gamma")
         hits = await store.search_text("alpha beta", scope=EVERYTHING, top_k=5)
         # By hand: k1 1.2, b 0.75, three chunks of 4, 31 and 2 terms; both words are in two of them.

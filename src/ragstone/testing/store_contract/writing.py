@@ -92,6 +92,7 @@ class WritingContract:
         assert hit.score == pytest.approx(1.0, abs=HALF)
 
     async def test_a_new_revision_takes_the_place_of_the_old(self, store: Store) -> None:
+        """A31, C4: nothing of the old version is found."""
         await put(store, "u:1", "alpha", "beta", "gamma", revision="r1")
         document = await put(store, "u:1", "delta", rows=[Y], revision="r2")
         assert await store.count(EVERYTHING) == 1
@@ -101,6 +102,7 @@ class WritingContract:
         assert texts(await store.search_vector(vectors(X), scope=EVERYTHING, top_k=5)) == ["delta"]
 
     async def test_equal_text_under_two_sources_is_two_documents(self, store: Store) -> None:
+        """W09: a document is one of its base, not of its content."""
         await put(store, "u:1", "alpha")
         await put(store, "u:2", "alpha")
         await put(store, "u:1", "alpha", base_id="two")
@@ -196,6 +198,7 @@ class WritingContract:
         assert await store.count(EVERYTHING) == 1
 
     async def test_a_base_holds_the_vectors_of_one_model(self, store: Store) -> None:
+        """D1, C20: two models never meet, and the mistake is said with both names."""
         first = await put(store, "u:1", "alpha")
         document, chunks = passages("u:2", "beta")
         with pytest.raises(ModelMismatch) as caught:
@@ -214,11 +217,17 @@ class WritingContract:
         assert await store.revisions("one") == {"u:1": Document(text="a").revision}
 
     async def test_deleting_removes_all_that_belongs_and_counts_it(self, store: Store) -> None:
+        """D7, C2, C7: one document can go, and is not found again."""
         gone = await put(store, "u:1", "alpha", "beta")
         kept = await put(store, "u:2", "alpha")
         report = await store.delete([gone.document_id, "unknown", gone.document_id, "\x00"])
         assert report.document_ids == (gone.document_id,)
-        assert dict(report.rows) == {"documents": 1, "chunks": 2, "vectors": 2}
+        assert dict(report.rows) == {
+            "documents": 1,
+            "generation_documents": 1,
+            "chunks": 2,
+            "vectors": 2,
+        }
         assert await store.document(gone.document_id) is None
         assert await store.revisions("one") == {"u:2": kept.revision}
         assert texts(await store.search_text("alpha", scope=EVERYTHING, top_k=5)) == ["alpha"]

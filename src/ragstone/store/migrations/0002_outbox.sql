@@ -8,9 +8,8 @@ CREATE TABLE indexes (
     -- Its collections are named so, with the model's id behind.
     prefix       text COLLATE "C" NOT NULL UNIQUE,
     state        text NOT NULL CHECK (state IN ('filling', 'ready', 'retired')),
-    -- How far the filling went: the last row, in the order of the key of `vectors`, and how many.
-    filled_chunk text COLLATE "C" NOT NULL DEFAULT '',
-    filled_model integer NOT NULL DEFAULT 0,
+    -- How far the filling went: the last id, in the order of the key of `vectors`, and how many.
+    filled_to    text COLLATE "C" NOT NULL DEFAULT '',
     filled       bigint NOT NULL DEFAULT 0
 );
 
@@ -29,7 +28,8 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_waiting ON outbox (index_id, seq) WHERE applied_at IS NULL;
 CREATE INDEX outbox_applied ON outbox (index_id, applied_at) WHERE applied_at IS NOT NULL;
 
--- Every way that vectors change feeds every copy; without a copy there is nothing to do.
+-- Every way that vectors change feeds every copy. Off until the first copy is registered, so that
+-- nobody pays for an index that is not there.
 CREATE FUNCTION feed_outbox() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO outbox (index_id, chunk_id, model_id)
@@ -44,3 +44,4 @@ CREATE TRIGGER vectors_changed AFTER UPDATE ON vectors
 REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION feed_outbox();
 CREATE TRIGGER vectors_removed AFTER DELETE ON vectors
 REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION feed_outbox();
+ALTER TABLE vectors DISABLE TRIGGER USER;

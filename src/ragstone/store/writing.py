@@ -1,0 +1,145 @@
+"""Documents into generations: one transaction each.
+
+Locks are always taken in this order: source, base, document.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from psycopg.rows import DictRow, dict_row
+
+from ragstone.errors import BaseNotFound, ModelMismatch
+from ragstone.postgres.pool import Connection
+from ragstone.store import encoding
+from ragstone.store.checks import normalised
+from ragstone.store.encoding import Row
+from ragstone.store.statements import QUERIES, Model
+from ragstone.terms import analyze
+from ragstone.types import Chunk, Document, Vectors, digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What a document is in the tables, but for its generation."""
+
+    document: Document
+    values: Mapping[str, object]
+    chunks: list[Row]
+    vectors: list[Row]
+    term_count: int
+
+    @staticmethod
+    def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors, model: Model) -> Rows:
+        """The chunks must have been checked. CPU work: for a thread."""
+        base_id = document.base_id
+        units = normalised(vectors.values)
+        terms = [analyze(chunk.embedding_text) for chunk in chunks]
+        return Rows(
+            document=document,
+            values=encoding.document_values(document),
+            chunks=[
+                encoding.chunk_row(chunk, base_id, held) for chunk, held in zip(chunks, terms, strict=True)
+            ],
+            vectors=[
+                encoding.vector_row(chunk, base_id, model.model_id, unit)
+                for chunk, unit in zip(chunks, units, strict=True)
+            ],
+            term_count=sum(map(len, terms)),
+        )
+
+
+async def replace(rows: Rows, model: Model, connection: Connection) -> bool:
+    """Put the document in place of its earlier version; False when that is of the same revision.
+
+    It enters the generation that answers and leaves every other.
+    """
+    document = rows.document
+    # Writers of the same source queue here, also while it has no row to lock.
+    key = digest("source", document.base_id, document.uri, size=8)
+    await connection.execute(QUERIES["lock_source"], {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
+    generation_id = await bound(connection, document.base_id, model)
+    stored = await (await connection.execute(QUERIES["stored_revision"], rows.values)).fetchone()
+    if stored is not None:
+        earlier_id, revision = stored
+        if revision == document.revision:
+            return False
+        await connection.execute(QUERIES["take_out"], {"document_ids": [earlier_id]})
+    await connection.execute(QUERIES["put_document"], rows.values)
+    await put_in(connection, generation_id, rows)
+    return True
+
+
+async def put_in(connection: Connection, generation_id: int, rows: Rows) -> None:
+    """Chunks and vectors of a stored document into a generation that does not have it."""
+    values = {
+        "generation_id": generation_id,
+        "document_id": rows.document.document_id,
+        "chunk_count": len(rows.chunks),
+        "term_count": rows.term_count,
+    }
+    await connection.execute(QUERIES["put_generation_document"], values)
+    await _copy(connection, "copy_chunks", generation_id, rows.chunks)
+    await _copy(connection, "copy_vectors", generation_id, rows.vectors)
+
+
+async def bound(connection: Connection, base_id: str, model: Model, *, settings: str | None = None) -> int:
+    """The generation that answers in the base; it is of this model until the transaction ends.
+
+    A base without one gets one, and one without chunks takes the model. Only then the base
+    is locked against other writers; otherwise they share the lock. `settings` are those of
+    what is about to be written: a generation with others than its own has none from then on.
+
+    Raises:
+        BaseNotFound: another base bears this name, or the base has just been removed.
+        ModelMismatch: the generation holds vectors of another model.
+    """
+    values = {"base_id": base_id, "model_id": model.model_id}
+    await connection.execute(QUERIES["insert_base"], values)
+    # Never first shared and then alone: two writers would wait for each other.
+    shared = _fits(await active(connection, base_id), model, settings)
+    lock = QUERIES["lock_base_shared" if shared else "lock_base"]
+    if await (await connection.execute(lock, values)).fetchone() is None:
+        raise BaseNotFound("store.base_name", base=base_id)
+    found = await active(connection, base_id)
+    if found is None:
+        return await opened(connection, base_id, model, state="active", settings=settings or "")
+    if found["model_id"] != model.model_id and (found["filled"] or shared):
+        raise ModelMismatch("store.model", base=found["name"], stored=found["identity"], model=model.identity)
+    if not _fits(found, model, settings) and not shared:
+        change = {**values, "generation_id": found["generation_id"], "settings": settings or ""}
+        if found["filled"]:
+            change["settings"] = ""
+        await connection.execute(QUERIES["change_generation"], change)
+    return cast(int, found["generation_id"])
+
+
+def _fits(found: Mapping[str, Any] | None, model: Model, settings: str | None) -> bool:
+    if found is None or found["model_id"] != model.model_id:
+        return False
+    return settings is None or found["settings"] == settings or (found["filled"] and not found["settings"])
+
+
+async def active(connection: Connection, base_id: str) -> DictRow | None:
+    """The generation that answers in the base, and whether it holds chunks."""
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(QUERIES["active_generation"], {"base_id": base_id})
+        return await cursor.fetchone()
+
+
+async def opened(connection: Connection, base_id: str, model: Model, *, state: str, settings: str) -> int:
+    """A new generation without documents."""
+    values = {"base_id": base_id, "model_id": model.model_id, "state": state, "settings": settings}
+    row = await (await connection.execute(QUERIES["insert_generation"], values)).fetchone()
+    assert row is not None
+    return cast(int, row[0])
+
+
+async def _copy(connection: Connection, name: str, generation_id: int, rows: Sequence[Row]) -> None:
+    generation = encoding.integer(generation_id)
+    async with connection.cursor() as cursor, cursor.copy(QUERIES[name]) as copy:
+        for row in rows:
+            await copy.write_row((generation, *row))
