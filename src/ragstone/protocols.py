@@ -163,6 +163,55 @@ class Store(IngestStore, Protocol):
     async def aclose(self) -> None: ...
 
 
+class VectorIndex(Protocol):
+    """Nearest vectors, outside the store and beneath it: it proposes ids, the store judges them.
+
+    A copy that may be lost, late or incomplete; it is filled again from the store. One
+    `collection` holds vectors of one embedding model; the first `put` makes it and sets
+    its dimension. Vectors have length 1, or 0, which may be left out. Unreachable, every
+    call raises StoreUnavailable within seconds.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Kind and address, without secrets, such as `redis:localhost:6379/0`."""
+        ...
+
+    async def put(
+        self,
+        collection: str,
+        ids: Sequence[str],
+        vectors: NDArray[np.float32],
+        *,
+        bases: Sequence[str],
+    ) -> None:
+        """Add vectors with the base of each, in place of those of the same ids; twice is as once.
+
+        Raises ModelMismatch for another dimension than the collection's, for another number
+        of vectors than ids, and for NaN.
+        """
+        ...
+
+    async def drop(self, collection: str, ids: Sequence[str]) -> None:
+        """Remove vectors; ids and collections that are not there are passed over."""
+        ...
+
+    async def search(
+        self, collection: str, vector: NDArray[np.float32], *, bases: Sequence[str] | None, top_k: int
+    ) -> list[str]:
+        """Up to `top_k` (to 10,000) ids by falling cosine, only of `bases` unless that is None.
+
+        Nothing when the collection does not exist. Raises ModelMismatch as `put` does.
+        """
+        ...
+
+    async def clear(self, collection: str) -> None:
+        """Remove a collection with all that is in it."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
 # --- query path --------------------------------------------------------------------
 
 Transformer: TypeAlias = Callable[[Query], Awaitable[Query]]

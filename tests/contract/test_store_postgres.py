@@ -125,6 +125,7 @@ async def test_a_small_scope_is_scanned(database: Database, filter: Filter) -> N
 async def test_a_search_through_the_index_finds_what_an_exact_scan_finds(
     database: Database, filter: Filter | None
 ) -> None:
+    """A29: HNSW over cosine under metadata filters (pgvector)."""
     points = cloud(1_200)
     indexed = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
     await fill(indexed, points)
@@ -142,6 +143,7 @@ async def test_a_search_through_the_index_finds_what_an_exact_scan_finds(
 
 
 async def test_a_walk_that_finds_too_few_is_followed_by_a_scan(database: Database) -> None:
+    """W29: the walk through HNSW may give up; the answer is full all the same."""
     store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
     await fill(store, np.concatenate([cloud(70), np.zeros((30, DIMENSION), np.float32)]))
     hits = await store.search_vector(Vectors(model="cloud", values=cloud(1)), scope=EVERYTHING, top_k=90)
@@ -372,6 +374,12 @@ UNION ALL
 SELECT 'table', c.relname, a.attname, concat(c.reloptions, a.attstorage, a.attstattarget, a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+UNION ALL
+SELECT 'trigger', tgrelid::regclass::text, tgname, concat(pg_get_triggerdef(oid), tgenabled)
+FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL
+SELECT 'function', pronamespace::regnamespace::text, proname, prosrc
+FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prolang <> 13 AND proname = 'feed_outbox'
 ORDER BY 1, 2, 3, 4
 """
 

@@ -118,8 +118,12 @@ def verify_deleted(document: DeletedId, as_json: Json = False) -> int:
         rows = [(table, f"{proof.deleted[table]:,}", f"{left:,}") for table, left in proof.left.items()]
         terminal.table([("", say("cli.proof_rows"), say("cli.proof_left")), *rows], indent=2)
         tables = ", ".join(table for table, left in proof.left.items() if left)
-        done = say("cli.proof_complete") if proof.complete else say("cli.proof_incomplete", tables=tables)
-        terminal.line(done, style="bold" if proof.complete else "bold red")
+        if tables:
+            terminal.line(say("cli.proof_incomplete", tables=tables), style="bold red")
+        if proof.untold:
+            terminal.line(say("cli.proof_untold", count=proof.untold), style="bold red")
+        if proof.complete:
+            terminal.line(say("cli.proof_complete"), style="bold")
     return 0 if proof.complete else 1
 
 

@@ -139,27 +139,38 @@ class AddProgress:
         return " · ".join(facts)
 
 
-class EvalProgress:
-    """Passages indexed, then questions asked."""
+class Counted:
+    """So many done of so many, in a sentence with `done` and `total`."""
 
-    def __init__(self, notices: Notices, *, passages: int) -> None:
+    def __init__(self, notices: Notices, *, sentence: str) -> None:
         self._notices = notices
-        self._indexing = AddProgress(notices, sentence="cli.eval_passages", found=passages)
+        self._sentence = sentence
         self._task: TaskID | None = None
 
-    def __call__(self, event: EvaluationEvent) -> None:
-        from ragstone.kb.evaluation import Asked
-
-        if not isinstance(event, Asked):
-            self._indexing(event)
-            return
+    def __call__(self, done: int, total: int) -> None:
         if not self._notices.live:
             return
         display = self._notices.display()
         if self._task is None:
-            self._task = display.add_task("", total=event.total, facts="")
-        sentence = say("cli.eval_asked", done=event.questions, total=event.total)
-        display.update(self._task, description=sentence, completed=event.questions)
+            self._task = display.add_task("", total=total, facts="")
+        sentence = say(self._sentence, done=done, total=total)
+        display.update(self._task, description=sentence, completed=done, total=total)
+
+
+class EvalProgress:
+    """Passages indexed, then questions asked."""
+
+    def __init__(self, notices: Notices, *, passages: int) -> None:
+        self._indexing = AddProgress(notices, sentence="cli.eval_passages", found=passages)
+        self._asked = Counted(notices, sentence="cli.eval_asked")
+
+    def __call__(self, event: EvaluationEvent) -> None:
+        from ragstone.kb.evaluation import Asked
+
+        if isinstance(event, Asked):
+            self._asked(event.questions, event.total)
+        else:
+            self._indexing(event)
 
 
 def clock(seconds: float) -> str:

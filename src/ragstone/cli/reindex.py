@@ -1,4 +1,4 @@
-"""`ragstone reindex`: a base built anew beside the generation that answers."""
+"""`ragstone reindex`: a base built anew beside the generation that answers, or an index filled anew."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from ragstone.cli.options import Base, Json
-from ragstone.cli.progress import AddProgress, Notices
+from ragstone.cli.progress import AddProgress, Counted, Notices
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import reindexed_json
 from ragstone.cli.terminal import Terminal
@@ -27,17 +27,27 @@ Golden = Annotated[
     typer.Option("--golden", metavar="DIR", help=say("cli.opt_golden")),
 ]
 
+Index = Annotated[
+    Optional[str],  # noqa: UP045 (read by typer at run time)
+    typer.Option("--index", metavar="NAME", help=say("cli.opt_index")),
+]
+
 
 def reindex(
     base: Base = None,
     rollback: RollBack = False,
     collect: Collect = False,
     golden: Golden = None,
+    index: Index = None,
     as_json: Json = False,
 ) -> int:
     terminal = Terminal(as_json=as_json)
-    if base is None or rollback + collect + (golden is not None) > 1:
+    ways = rollback + collect + (golden is not None)
+    if ways > 1 or (base is None) == (index is None) or (index is not None and ways):
         raise InputError("cli.reindex_usage")
+    if index is not None:
+        return _fill_index(terminal, index)
+    assert base is not None  # one of the two
     if collect:
         return _collect(terminal, base)
     return _reindex(terminal, base, rollback, None if golden is None else Path(golden))
@@ -74,4 +84,19 @@ def _collect(terminal: Terminal, base: str) -> int:
         terminal.emit({"base": base, "collected": count})
     else:
         terminal.line(say("cli.reindex_collected", count=count))
+    return 0
+
+
+def _fill_index(terminal: Terminal, name: str) -> int:
+    notices = Notices(terminal)
+    progress = Counted(notices, sentence="cli.reindex_vectors")
+
+    async def work(bases: KnowledgeBases) -> int:
+        return await bases.rebuild_index(name, on_filled=progress)
+
+    vectors = with_bases(terminal, work, notices=notices)
+    if terminal.as_json:
+        terminal.emit({"index": name, "vectors": vectors})
+    else:
+        terminal.line(say("cli.reindex_done", name=name, count=vectors))
     return 0

@@ -159,6 +159,7 @@ def proof_json(proof: Proof) -> Json:
         "deleted_at": proof.deleted_at,
         "deleted": proof.deleted,
         "left": proof.left,
+        "untold": proof.untold,
         "complete": proof.complete,
     }
 

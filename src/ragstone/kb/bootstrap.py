@@ -119,7 +119,7 @@ class App:
 
     async def store(self) -> PostgresStore:
         database = await self.database()
-        return await self._once("store", lambda: PostgresStore.open(database))
+        return await self._once("store", lambda: self._open_store(database))
 
     async def embedder(self) -> Embedder:
         return await self._once("embedder", self._open_embedder)
@@ -285,6 +285,20 @@ class App:
             database = await Database.open(server.ensure_running)
         self._stack.push_async_callback(database.aclose)
         return database
+
+    async def _open_store(self, database: Database) -> PostgresStore:
+        settings, index = self.settings, None
+        if settings.vector_index == "milvus":
+            from ragstone.store.index.milvus import MilvusIndex
+
+            index = await MilvusIndex.open(settings.vector_index_url)
+        elif settings.vector_index == "redis":
+            from ragstone.store.index.redis import RedisIndex
+
+            index = await RedisIndex.open(settings.vector_index_url)
+        if index is not None:
+            self._stack.push_async_callback(index.aclose)
+        return await PostgresStore.open(database, index=index)
 
     async def _open_embedder(self) -> Embedder:
         settings = self.settings

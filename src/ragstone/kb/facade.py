@@ -320,9 +320,11 @@ class KnowledgeBases:
         Afterwards nothing is left to roll back to.
         """
         base_id = (await bases.resolve(await self._database(), [base]))[0]
-        generations = (await self._app.store()).generations
-        async with generations.alone(base_id):
-            return await generations.collect(base_id, states=("building", "retired"))
+        store = await self._app.store()
+        async with store.generations.alone(base_id):
+            collected = await store.generations.collect(base_id, states=("building", "retired"))
+        await store.tell_index()
+        return collected
 
     async def evaluate(
         self,
@@ -350,6 +352,21 @@ class KnowledgeBases:
             if not kept:
                 with anyio.CancelScope(shield=True), suppress(BaseNotFound):
                     await self.remove_base(name)
+
+    async def rebuild_index(self, name: str, *, on_filled: Callable[[int, int], None] | None = None) -> int:
+        """Fill the vector index `name` of the settings anew from PostgreSQL; how many vectors it has then.
+
+        Searches go on meanwhile. An interrupted call is gone on with by the next. `on_filled`
+        is called with the vectors done and those there are.
+
+        Raises:
+            InvalidSetting: `name` is not the index of the settings.
+            StoreError: the index or the database failed.
+        """
+        configured = self._app.settings.vector_index
+        if name != configured:
+            raise InvalidSetting("kb.index_name", name=name, configured=configured or "-")
+        return await (await self._app.store()).rebuild_index(on_filled)
 
     # --- questions ---------------------------------------------------------------
 

@@ -79,6 +79,7 @@ class Rebuild:
             before = await self._answering(base_id)
             if before.made_with(self.embedder.identity, self.settings):
                 await generations.collect(base_id)
+                await self.store.tell_index()
                 return Reindexed(generation=before, before=before)
             target = await generations.begin(
                 base_id, self.embedder.identity, self.embedder.dimension, settings=self.settings
@@ -130,6 +131,7 @@ class Rebuild:
         else:
             raise StoreUnavailable("kb.reindex_restless")
         await generations.collect(target.base_id)
+        await self.store.tell_index()
         return Reindexed(
             generation=await self._answering(target.base_id),
             before=before,
@@ -224,7 +226,10 @@ class _Build:
         stored = self._documents[document.uri]
         if stored.document_id != document.document_id:  # one that was given an id
             chunks = [replace(chunk, document_id=stored.document_id) for chunk in chunks]
-        return await self._generations.write(self._target, stored, chunks, vectors)
+        written = await self._generations.write(self._target, stored, chunks, vectors)
+        if written:
+            await self._store.tell_index()
+        return written
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
         """Nothing is deleted by building."""

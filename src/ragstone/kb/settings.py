@@ -29,7 +29,7 @@ _SECRETS = ("chat_api_key", "embed_api_key", "rerank_api_key")
 _SECRET_VALUE = re.compile(
     r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
 )
-_URLS = ("database_url", "chat_base_url", "embed_base_url", "rerank_base_url")
+_URLS = ("database_url", "vector_index_url", "chat_base_url", "embed_base_url", "rerank_base_url")
 # Read by the test suite, not by the application.
 _FOREIGN = ("RAGSTONE_TEST_MODELS",)
 
@@ -44,6 +44,11 @@ class Settings:
     """Language of messages; `auto` follows the locale."""
     database_url: str = field(default="", repr=False)
     """`postgresql://...` of a server of yours (15+, pgvector 0.8+). Empty: embedded PostgreSQL."""
+
+    vector_index: Literal["", "milvus", "redis"] = ""
+    """A vector index beside PostgreSQL, for collections too large for one machine. Empty: none."""
+    vector_index_url: str = field(default="", repr=False)
+    """`http://localhost:19530` or a file `milvus.db` for milvus; `redis://localhost:6379/0` for redis."""
 
     chat_base_url: str = ""
     """OpenAI-compatible endpoint, such as `http://localhost:11434/v1`. Empty: extractive answers."""
@@ -184,7 +189,7 @@ def _from_file(path: Path) -> dict[str, object]:
         _check_name(name, f"{name} ({path})")
         if name == "home":
             raise InvalidSetting("kb.settings_home", path=path)
-        if name in (*_SECRETS, "database_url") and _open_to_others(path):
+        if name in (*_SECRETS, "database_url", "vector_index_url") and _open_to_others(path):
             raise InvalidSetting("kb.settings_open", path=path, name=name)
     return values
 
@@ -282,6 +287,8 @@ def _check_ranges(settings: Settings) -> None:
             value=settings.chunk_parent,
             reason=f"0, > chunk_size ({settings.chunk_size})",
         )
+    if bool(settings.vector_index) != bool(settings.vector_index_url):
+        raise InvalidSetting("kb.setting_pair", first="vector_index", second="vector_index_url")
     if settings.chat_model_file and settings.chat_base_url:
         raise InvalidSetting("kb.setting_either", first="chat_model_file", second="chat_base_url")
     for kind in ("chat", "embed"):

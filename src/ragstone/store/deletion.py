@@ -12,7 +12,7 @@ from psycopg.sql import Identifier
 
 from ragstone.errors import NotFound
 from ragstone.postgres.pool import Connection
-from ragstone.store.statements import QUERIES
+from ragstone.store.statements import QUERIES, Sql
 from ragstone.types import DeletionReport
 
 HOLDING: tuple[tuple[str, str], ...] = (
@@ -25,25 +25,29 @@ HOLDING: tuple[tuple[str, str], ...] = (
 
 A new table with a `document_id` or a `chunk_id` belongs here or below; a test compares."""
 
-WITHOUT_CONTENT = ("deletions",)
-"""Tables that keep the ids of what is gone, and nothing else of it."""
+WITHOUT_CONTENT = ("deletions", "outbox")
+"""Tables that keep the ids of what is gone, and nothing else of it.
+
+Of the outbox these leave when the index outside has dropped them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """What is left of a deleted document: rows by table, all zero where the deletion is complete.
 
-    `deleted` are the rows the deletion took away.
+    `deleted` are the rows the deletion took away. `untold` changes of its chunks wait for an
+    index outside, which may still hold their vectors.
     """
 
     document_id: str
     deleted_at: datetime
     deleted: Mapping[str, int]
     left: Mapping[str, int]
+    untold: int
 
     @property
     def complete(self) -> bool:
-        return not any(self.left.values())
+        return not self.untold and not any(self.left.values())
 
 
 async def delete(connection: Connection, document_ids: Sequence[str]) -> DeletionReport:
@@ -85,8 +89,18 @@ async def proof(connection: Connection, document_id: str) -> Proof:
     left: dict[str, int] = {}
     for table, column in reversed(HOLDING):
         statement = QUERIES["count_rows"].format(table=Identifier(table), column=Identifier(column))
-        ids = chunk_ids if column == "chunk_id" else [document_id]
-        row = await (await connection.execute(statement, {"ids": ids})).fetchone()
-        left[table] = 0 if row is None else cast(int, row[0])
-    deleted = {table: rows.get(table, 0) for table, _ in reversed(HOLDING)}
-    return Proof(document_id=document_id, deleted_at=deleted_at, deleted=deleted, left=left)
+        left[table] = await _count(
+            connection, statement, chunk_ids if column == "chunk_id" else [document_id]
+        )
+    return Proof(
+        document_id=document_id,
+        deleted_at=deleted_at,
+        deleted={table: rows.get(table, 0) for table, _ in reversed(HOLDING)},
+        left=left,
+        untold=await _count(connection, QUERIES["count_untold"], chunk_ids),
+    )
+
+
+async def _count(connection: Connection, statement: Sql, ids: Sequence[str]) -> int:
+    row = await (await connection.execute(statement, {"ids": list(ids)})).fetchone()
+    return 0 if row is None else cast(int, row[0])

@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
+from ragstone.protocols import VectorIndex
 from ragstone.store import deletion, encoding, writing
 from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
@@ -32,7 +33,9 @@ from ragstone.store.checks import (
 from ragstone.store.frequencies import Frequencies, LargeScopes
 from ragstone.store.generations import Generations
 from ragstone.store.hnsw import VectorIndexes
+from ragstone.store.indexed import IndexedSearch
 from ragstone.store.models import Models
+from ragstone.store.outbox import OnFilled
 from ragstone.store.searching import Search, hit
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
@@ -63,13 +66,20 @@ class PostgresStore:
     `replace` that brings it about waits for it, readers and other writers do not.
 
     Searches and `count` see the generation that answers in each base; with `generation_id`
-    they see that one alone, as a check before a swap wants to.
+    they see that one alone, as a check before a swap wants to. `indexed` lets searches of
+    large scopes go through an index outside the database.
     """
 
     def __init__(
-        self, database: Database, *, exact_rows: int = EXACT_ROWS, generation_id: int | None = None
+        self,
+        database: Database,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        generation_id: int | None = None,
+        indexed: IndexedSearch | None = None,
     ) -> None:
         self._database = database
+        self._indexed = indexed
         self._models = Models(database)
         self._exact_rows = exact_rows
         self._generation_id = generation_id
@@ -79,8 +89,14 @@ class PostgresStore:
         self.generations = Generations(database, self._models, self._indexes)
 
     @classmethod
-    async def open(cls, database: Database, *, exact_rows: int = EXACT_ROWS) -> PostgresStore:
+    async def open(
+        cls, database: Database, *, exact_rows: int = EXACT_ROWS, index: VectorIndex | None = None
+    ) -> PostgresStore:
         """The store in `database`, its tables made or migrated where needed.
+
+        `index`, the caller's to close, is kept equal to the vectors and need not be
+        reachable: PostgreSQL answers for it. One that was not there before is filled by
+        `rebuild_index`.
 
         Raises:
             StoreIncompatible: an old server or pgvector, or tables newer than this code.
@@ -88,10 +104,28 @@ class PostgresStore:
         async with database.connection() as connection:
             await prepare_server(connection)
             await migrate(connection, "library", files("ragstone.store") / "migrations")
-        return cls(database, exact_rows=exact_rows)
+        if index is None:
+            return cls(database, exact_rows=exact_rows)
+        indexed = IndexedSearch(database, index)
+        await indexed.outbox.register()
+        return cls(database, exact_rows=exact_rows, indexed=indexed)
+
+    async def rebuild_index(self, on_filled: OnFilled | None = None) -> int:
+        """Fill the index outside anew from the vectors here; how many it holds then.
+
+        Searches go on meanwhile, through the earlier copy or without one. Goes on where an
+        earlier call was interrupted. `on_filled` is called with (vectors done, in all).
+
+        Raises:
+            InvalidStage: the store has no index outside.
+            StoreError: index or database failed; the next call goes on from there.
+        """
+        if self._indexed is None:
+            raise InvalidStage("store.no_index")
+        return await self._indexed.outbox.rebuild(on_filled)
 
     def of_generation(self, generation_id: int) -> PostgresStore:
-        """The same store as one generation has it."""
+        """The same store as one generation has it, without an index outside."""
         return PostgresStore(self._database, exact_rows=self._exact_rows, generation_id=generation_id)
 
     # --- writing ---------------------------------------------------------------------
@@ -109,11 +143,19 @@ class PostgresStore:
             raise BaseNotFound("store.base_gone", base=document.base_id) from error
         if written:
             await self._indexes.grown(model, by=len(kept))
+            await self.tell_index()
         return written
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
         async with self._database.connection() as connection:
-            return await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
+            report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
+        await self.tell_index()
+        return report
+
+    async def tell_index(self) -> None:
+        """Tell the index outside what changed, where there is one; after writes of another way."""
+        if self._indexed is not None:
+            await self._indexed.written()
 
     async def proof_of_deletion(self, document_id: str) -> deletion.Proof:
         """Look through every table for rows of a document that was deleted.
@@ -155,7 +197,10 @@ class PostgresStore:
             search.known = await self._frequencies.current()
         known_large = search.model is not None and self._large.holds(search.model.model_id, view)
         search.large = known_large
-        found = await self._database.run_retrying(search.run)
+        if self._indexed is None:
+            found = await self._database.run_retrying(search.run)
+        else:
+            found = await self._indexed.run(search)
         if search.model is not None and search.large and not known_large:
             self._large.add(search.model.model_id, view)
         return found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow, dict_row
@@ -21,6 +21,8 @@ from ragstone.store.statements import (
     Model,
     Statement,
     View,
+    among,
+    count_inside,
     matching,
     nearest,
     other_model,
@@ -37,6 +39,15 @@ CANDIDATES = 2_000
 """Rows that hold only common terms are looked at up to this many."""
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the index outside proposes: its copy, chunk ids, and for how many seconds it may lag."""
+
+    index_id: int
+    chunk_ids: Sequence[str]
+    fresh_s: int
+
+
 @dataclass(slots=True)
 class Search:
     """What is asked; `run` answers it in one transaction that sees one moment."""
@@ -51,6 +62,22 @@ class Search:
     known: TextStatistics | None = None
     large: bool = False
     """Whether the scope is known, before or after `run`, to be too large for a scan."""
+    candidates: Candidates | None = None
+    """With these only they and what the outbox holds are ranked."""
+
+    @property
+    def has_nearest(self) -> bool:
+        """Whether there are vectors to look for near the question's."""
+        if self.vector is None or self.model is None or self.view.scope.bases == ():
+            return False
+        return bool(self.vector.any())
+
+    async def count(self, connection: Connection) -> int:
+        """How many vectors the scope holds, counted to one more than are scanned or asked for."""
+        assert self.model is not None
+        limit = max(self.exact_rows, self.top_k) + 1
+        ((row,),) = await _batch(connection, [count_inside(self.model, self.view, limit)])
+        return cast(int, row["count"])
 
     async def run(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
         """(nearest, matching), in one round trip to the server."""
@@ -64,6 +91,8 @@ class Search:
         # A base that was named must fit; among all bases those of other models are passed over
         # as long as there are some that fit.
         for other in rows.get("other", []):
+            if self.candidates is not None and not near:
+                break  # of an index that found nothing; PostgreSQL is asked next
             if self.view.scope.bases is not None or not near:
                 name, stored = other["name"], other["identity"]
                 raise ModelMismatch("store.model", base=name, stored=stored, model=self.identity)
@@ -84,17 +113,24 @@ class Search:
             )
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.view)
-        if self.vector is not None and self.model is not None and self.vector.any():
-            # The settings come last: they are for the vector search alone.
-            statements["settings"] = walk_settings(self.top_k)
-            statements["nearest"] = nearest(
-                self.model,
-                self.view,
-                vector_text(self.vector),
-                top_k=self.top_k,
-                exact_rows=-1 if self.large else self.exact_rows,
-            )
+        if self.has_nearest:
+            statements |= self._nearest()
         return statements
+
+    def _nearest(self) -> dict[str, Statement]:
+        assert self.vector is not None
+        assert self.model is not None
+        question = vector_text(self.vector)
+        if (held := self.candidates) is not None:
+            lag = (held.index_id, held.fresh_s)
+            found = among(self.model, self.view, question, held.chunk_ids, copy=lag, top_k=self.top_k)
+            return {"nearest": found}
+        exact_rows = -1 if self.large else self.exact_rows
+        # The settings come last: they are for the vector search alone.
+        return {
+            "settings": walk_settings(self.top_k),
+            "nearest": nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows),
+        }
 
 
 async def _batch(connection: Connection, statements: Sequence[Statement]) -> list[list[DictRow]]:

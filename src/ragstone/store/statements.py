@@ -81,11 +81,33 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
 
     Below 0, the scope is known to be large: its rows are not counted.
     """
+    limit = max(exact_rows, top_k) + 1 if exact_rows >= 0 else 0
+    return _over_vectors("search_vector", model, view, {"vector": vector, "top_k": top_k, "limit": limit})
+
+
+def among(
+    model: Model, view: View, vector: str, chunk_ids: Sequence[str], *, copy: tuple[int, int], top_k: int
+) -> Statement:
+    """The nearest of `chunk_ids` and of a copy's outbox that the scope holds.
+
+    `copy` is its id, and how many seconds what it took is looked at here too.
+    """
+    index_id, fresh_s = copy
+    values = {"vector": vector, "top_k": top_k, "index_id": index_id, "fresh": fresh_s}
+    return _over_vectors("search_among", model, view, {**values, "chunk_ids": list(chunk_ids)})
+
+
+def count_inside(model: Model, view: View, limit: int) -> Statement:
+    """How many vectors the scope holds, counted up to `limit`."""
+    return _over_vectors("count_inside", model, view, {"limit": limit})
+
+
+def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, object]) -> Statement:
     filtered = view.scope.filter is not None
     condition = _Condition("c" if filtered else "v", view)
     model_id = Literal(model.model_id)
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
-    sql = QUERIES["search_vector"].format(
+    sql = QUERIES[name].format(
         columns=COLUMNS,
         model_id=model_id,
         dimension=Literal(model.dimension),
@@ -93,8 +115,7 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
         join=QUERIES["with_chunks"] if filtered else SQL(""),
         inside=inside.format(model_id=model_id, scope=condition.sql),
     )
-    limit = max(exact_rows, top_k) + 1 if exact_rows >= 0 else 0
-    return Statement(sql, {**condition.values, "vector": vector, "top_k": top_k, "limit": limit})
+    return Statement(sql, {**condition.values, **values})
 
 
 def walk_settings(top_k: int) -> Statement:

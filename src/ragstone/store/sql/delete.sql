@@ -13,6 +13,9 @@ DELETE FROM {table} WHERE {column} = ANY (%(ids)s)
 -- name: count_rows
 SELECT count(*) FROM {table} WHERE {column} = ANY (%(ids)s)
 
+-- name: count_untold
+SELECT count(*) FROM outbox WHERE applied_at IS NULL AND chunk_id = ANY (%(ids)s)
+
 -- name: record_deletion
 INSERT INTO deletions (document_id, chunk_ids, rows)
 VALUES (%(document_id)s, %(chunk_ids)s, %(rows)s::jsonb)

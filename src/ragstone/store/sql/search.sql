@@ -74,6 +74,9 @@ SELECT v.chunk_id FROM vectors v WHERE v.model_id = {model_id} AND {scope} LIMIT
 -- A filter reads the chunks; their vectors need not be looked up to be counted.
 SELECT c.chunk_id FROM chunks c WHERE {scope} LIMIT %(limit)s
 
+-- name: count_inside
+SELECT count(*) FROM ({inside}) AS inside
+
 -- name: search_vector
 -- Three ways in one statement, of which the conditions on counts let one run (two where a walk
 -- finds too few): a scan of a scope of fewer than %(limit)s rows, a walk through the index, a scan
