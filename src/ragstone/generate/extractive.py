@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import ClassVar
 
-from ragstone.cite import without_markers
 from ragstone.errors import ModelUnavailable, ProviderError
+from ragstone.generate.quotes import Candidate, parts_of, said_once, written
 from ragstone.generate.visible import NO_ANSWER
 from ragstone.language import language_of
 from ragstone.messages import Language
 from ragstone.protocols import Embedder
-from ragstone.sentences import sentences
 from ragstone.terms import analyze
 from ragstone.trace import degrade
 from ragstone.types import AnswerMode, Delta, Hit, Prompt
@@ -39,10 +38,6 @@ LEXICAL_MARGIN = 0.1
 LEXICAL_LEAST: Mapping[Language, float] = {"en": 0.35, "zh": 0.22}
 """Coverage that is enough without cosines, by the question's language: Chinese pairs meet less often."""
 
-_MAX_QUOTE = 400
-_CLAUSE = re.compile(r"[，,；;、：:\s]")
-_LIST_MARK = re.compile(r"^\s*(?:[-*+•·]\s+|\d{1,3}[.)]\s+|\d{1,3}[、．]\s*)(?=\S)")
-_ENDED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _ASKING_ZH = re.compile(
     r"为什么|为何|是什么|什么|哪一|哪些|哪个|哪里|哪位|哪种|哪儿|哪|多少|多久|多长|多大|怎么样|怎么|怎样|如何"
     r"|是否|能否|可否|几(?!何|乎)|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
@@ -93,22 +88,6 @@ MEASURED: Mapping[str, Relevance] = {
 """By the first part of `Embedder.identity`. Measured in benchmarks/results/extractive.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A sentence of passage `n` at `start`, with what it shares with the question.
-
-    `heading` is a title or question just above it, which says what it is about.
-    `coverage` is the share of the question's terms it holds, weighed by rarity.
-    """
-
-    n: int
-    start: int
-    text: str
-    heading: str
-    coverage: float = 0.0
-    score: float = 0.0
-
-
 class ExtractiveGenerator:
     """The generator that quotes: one to `most` sentences, each with its marker [n].
 
@@ -138,12 +117,10 @@ class ExtractiveGenerator:
         chosen = await self.choose(prompt)
         if not chosen:
             yield Delta(text=NO_ANSWER)
-        before = ""
+        before = None
         for candidate in chosen:
-            text, n = _quotable(candidate.text), candidate.n
-            chinese = language_of(text) == "zh"
-            yield Delta(text=f"{_joint(before, chinese)}{text}{'' if chinese else ' '}[{n}]")
-            before = text
+            yield Delta(text=written(candidate, before))
+            before = candidate
 
     async def choose(self, prompt: Prompt) -> list[Candidate]:
         """The sentences to quote in reading order; empty when nothing is relevant."""
@@ -178,7 +155,7 @@ class ExtractiveGenerator:
         """
         scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in candidates]
         scored.sort(key=lambda one: -one.score)
-        scored = _said_once(scored)
+        scored = said_once(scored)
         if self._embedder is None:
             return scored, LEXICAL_MARGIN
         near = scored[:MAX_EMBEDDED]
@@ -197,7 +174,7 @@ class ExtractiveGenerator:
         self, embedder: Embedder, question: str, candidates: Sequence[Candidate]
     ) -> list[float]:
         asked = await embedder.embed_queries([question])
-        texts = [_fitting(embedder, f"{one.heading}\n{one.text}".strip()) for one in candidates]
+        texts = [_fitting(embedder, one.told) for one in candidates]
         told = await embedder.embed_documents(texts)
         return [float(value) for value in told.values @ asked.values[0]]
 
@@ -205,28 +182,14 @@ class ExtractiveGenerator:
 def question_terms(question: str) -> list[str]:
     """The terms a question asks about, without the words that only ask; each once."""
     bare = _ASKING_ZH.sub(" ", question)
-    terms = list(dict.fromkeys(matching_terms(bare)))
-    return [term for term in terms if term not in _ASKING_EN] or list(dict.fromkeys(matching_terms(question)))
-
-
-def matching_terms(text: str) -> list[str]:
-    """`analyze`, with the endings of English words cut, so that `scored` meets `score`."""
-    return [term if term in _ASKING_EN else _stem(term) for term in analyze(text)]
-
-
-def _stem(term: str) -> str:
-    if not (term.isascii() and term.isalpha()) or len(term) < 4:
-        return term
-    for ending in ("ations", "ation", "ings", "ing", "ied", "ies", "ed", "es", "ly", "s", "e", "y"):
-        if term.endswith(ending) and len(term) - len(ending) >= 3:
-            return term[: -len(ending)]
-    return term
+    terms = list(dict.fromkeys(analyze(bare)))
+    return [term for term in terms if term not in _ASKING_EN] or list(dict.fromkeys(analyze(question)))
 
 
 def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Candidate], float]:
     """Every sentence with its coverage, and the best coverage that one passage reaches."""
-    found = [one for n, hit in enumerate(passages, start=1) for one in _sentences_of(n, hit)]
-    terms = [frozenset(matching_terms(f"{one.heading} {one.text}")) for one in found]
+    found = [one for n, hit in enumerate(passages, start=1) for one in parts_of(n, hit)]
+    terms = [frozenset(analyze(one.told)) for one in found]
     seen = Counter(term for held in terms for term in held)
     rarity = {term: log(1 + (len(found) + 0.5) / (seen[term] + 0.5)) for term in question}
     whole = sum(rarity.values()) or 1.0
@@ -235,64 +198,8 @@ def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Cand
         return sum(weight for term, weight in rarity.items() if term in held) / whole
 
     candidates = [replace(one, coverage=share(held)) for one, held in zip(found, terms, strict=True)]
-    together = [
-        share(frozenset(matching_terms(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages
-    ]
+    together = [share(frozenset(analyze(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages]
     return candidates, max(together, default=0.0)
-
-
-def _sentences_of(n: int, hit: Hit) -> list[Candidate]:
-    """The sentences worth quoting; headings and questions go with the one after them."""
-    found: list[Candidate] = []
-    heading = ""
-    text = hit.chunk.text
-    for start, end in sentences(text):
-        sentence = text[start:end]
-        if not any(character.isalnum() for character in sentence):
-            continue
-        if sentence.startswith("#") or sentence.endswith(("?", "？")):
-            heading = sentence.lstrip("# ")
-            continue
-        found += [Candidate(n, start + at, piece, heading) for at, piece in _pieces(sentence)]
-        heading = ""
-    if not found and text.strip():
-        found = [Candidate(n, at, piece, "") for at, piece in _pieces(text.strip())]
-    return found
-
-
-def _said_once(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The first of equal sentences: copies of a document would otherwise say the same twice."""
-    kept: dict[str, Candidate] = {}
-    for one in ranked:
-        kept.setdefault(" ".join(one.text.split()), one)
-    return list(kept.values())
-
-
-def _pieces(sentence: str) -> list[tuple[int, str]]:
-    """A sentence in pieces of at most 400 characters, cut behind a clause where there is one."""
-    pieces: list[tuple[int, str]] = []
-    at = 0
-    while len(sentence) - at > _MAX_QUOTE:
-        clauses = [match.end() for match in _CLAUSE.finditer(sentence, at + _MAX_QUOTE // 2, at + _MAX_QUOTE)]
-        cut = clauses[-1] if clauses else at + _MAX_QUOTE
-        pieces.append((at, sentence[at:cut]))
-        at = cut
-    return [*pieces, (at, sentence[at:])]
-
-
-def _joint(before: str, chinese: bool) -> str:
-    """Between two quotes: what has no end of its own gets a paragraph, or it would run into the next."""
-    if before and not _ENDED.search(before):
-        return "\n\n"
-    return " " if before and not chinese else ""
-
-
-def _quotable(text: str) -> str:
-    """On one line, without its list mark, the document's own footnote markers and open backticks."""
-    text = _LIST_MARK.sub("", text)
-    lines = re.sub(r"(?<=[^\x00-\u2e7f])\s+(?=[^\x00-\u2e7f])", "", text)
-    plain = without_markers(" ".join(lines.split()))
-    return plain.replace("`", "'") if plain.count("`") % 2 or "```" in plain else plain
 
 
 def _fitting(embedder: Embedder, text: str) -> str:
