@@ -13,7 +13,7 @@ from ragstone.augment import CitedContext
 from ragstone.cite import cite
 from ragstone.errors import ProviderUnavailable
 from ragstone.generate import NO_ANSWER, ExtractiveGenerator, ModelGenerator, visible, without_thinking
-from ragstone.generate.extractive import Relevance
+from ragstone.generate.relevance import Relevance
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Chunk, Delta, Hit, Prompt, Query, Score, Usage, Vectors

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 from typing import ClassVar
 
 from ragstone.errors import ModelUnavailable, ProviderError
 from ragstone.generate.quotes import Candidate, parts_of, said_once, written
+from ragstone.generate.relevance import MEASURED, Relevance, identifiers, names
 from ragstone.generate.visible import NO_ANSWER
 from ragstone.language import language_of
 from ragstone.messages import Language
@@ -19,14 +20,17 @@ from ragstone.terms import analyze
 from ragstone.trace import degrade
 from ragstone.types import AnswerMode, Delta, Hit, Prompt
 
-MAX_EMBEDDED = 12
-"""Sentences embedded for one answer: about 0.4 s of one core with the local model."""
+MAX_EMBEDDED = 16
+"""Sentences embedded for one answer: about 0.2 s of one core with the local model."""
 
 COVERAGE_WEIGHT = 0.1
 """What full coverage of the question's terms adds to a sentence's cosine."""
 
+PASSAGE_WEIGHT = 0.3
+"""What its passage's surplus (`Relevance.surplus`) counts for a sentence."""
+
 RANK_COST = 0.01
-"""What each place of its passage in the ranking takes from a sentence."""
+"""For a model that was not measured: what each place of its passage in the ranking takes from a sentence."""
 
 MARGIN = 0.02
 """Sentences this close to the best one are quoted with it."""
@@ -53,48 +57,13 @@ _ASKING_EN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relevance:
-    """When passages are relevant enough to quote, on the scale of one embedding model.
-
-    Quoted is when `best + coverage_weight * coverage + lead >= least`. `best` is the best
-    cosine of question and passage, `coverage` (0 to 1) the share of the question's terms,
-    weighed by rarity, that one passage holds, and `lead` how far `best` is above the
-    median of the passages: e5 gives unrelated pairs high cosines, but nearly equal ones.
-    `least` depends on the languages of the question and of the best passage, for the
-    scale does. Of one or two passages the lead says nothing and `usual_lead` is taken.
-
-    Without cosines, or for a model that was not measured, `LEXICAL_LEAST` decides.
-    """
-
-    least: Mapping[tuple[Language, Language], float]
-    coverage_weight: float = 0.05
-    usual_lead: float = 0.02
-
-    def holds(self, question: str, passages: Sequence[Hit], coverage: float) -> bool:
-        scored = [(cosine, hit) for hit in passages if (cosine := hit.on("cosine")) is not None]
-        scored.sort(key=lambda one: -one[0])
-        best, hit = scored[0]
-        lead = best - scored[len(scored) // 2][0] if len(scored) > 2 else self.usual_lead
-        languages = (language_of(question), language_of(hit.chunk.text))
-        return best + self.coverage_weight * coverage + lead >= self.least[languages]
-
-
-MEASURED: Mapping[str, Relevance] = {
-    "multilingual-e5-small": Relevance(
-        least={("en", "en"): 0.864, ("zh", "zh"): 0.885, ("zh", "en"): 0.838, ("en", "zh"): 0.822}
-    )
-}
-"""By the first part of `Embedder.identity`. Measured in benchmarks/results/extractive.md."""
-
-
 class ExtractiveGenerator:
     """The generator that quotes: one to `most` sentences, each with its marker [n].
 
     Sentences are weighed by the rare terms they share with the question and, with an
     `embedder`, by their similarity to it, which also carries questions in another
-    language than the documents; a model that fails is done without. Nothing relevant:
-    `<no-answer/>`.
+    language than the documents; a model that fails is done without. Nothing relevant, or no
+    passage with the identifiers that the question names: `<no-answer/>`.
 
     `relevance` replaces the rule measured for the embedder (`MEASURED`); see
     `benchmarks/results/extractive.md`.
@@ -124,58 +93,41 @@ class ExtractiveGenerator:
 
     async def choose(self, prompt: Prompt) -> list[Candidate]:
         """The sentences to quote in reading order; empty when nothing is relevant."""
-        question = question_terms(prompt.query.text)
-        candidates, coverage = weighed(question, prompt.passages)
-        if not candidates or not self._relevant(prompt, coverage):
+        question = prompt.query.text
+        found, coverage = weighed(question_terms(question), prompt.passages)
+        ranked = said_once(_by_terms(_named(found, prompt)))
+        similar = await self._similarities(question, ranked[:MAX_EMBEDDED])
+        rule = self._rule(prompt)
+        if similar and rule is not None:
+            ranked, relevant = _by_rule(rule, prompt, ranked, similar)
+        else:
+            relevant = _by_words(prompt, coverage)
+            if similar:
+                ranked = _by_similarity(ranked, similar, [-RANK_COST * (one.n - 1) for one in ranked])
+        if not ranked or not relevant:
             return []
-        ranked, margin = await self._ranked(prompt.query.text, candidates)
-        best = ranked[0]
-        chosen = [one for one in ranked[: self._most] if best.score - one.score <= margin]
+        margin = MARGIN if similar else LEXICAL_MARGIN
+        chosen = [one for one in ranked[: self._most] if ranked[0].score - one.score <= margin]
         order = {one.n: place for place, one in reversed(list(enumerate(chosen)))}
         return sorted(chosen, key=lambda one: (order[one.n], one.start))
 
-    def _relevant(self, prompt: Prompt, coverage: float) -> bool:
-        rule = self._relevance or self._measured()
-        compared = any(hit.on("cosine") is not None for hit in prompt.passages)
-        if rule is not None and compared:
-            return rule.holds(prompt.query.text, prompt.passages, coverage)
-        if compared and not _same_language(prompt):
-            # Terms cannot tell, and the scale of this model's cosines is not known.
-            return True
-        return coverage >= LEXICAL_LEAST[language_of(prompt.query.text)]
+    def _rule(self, prompt: Prompt) -> Relevance | None:
+        """The rule for cosines, where there are any."""
+        if self._embedder is None or not _compared(prompt):
+            return None
+        return self._relevance or MEASURED.get(self._embedder.identity.split("/")[0])
 
-    def _measured(self) -> Relevance | None:
-        name = self._embedder.identity.split("/")[0] if self._embedder is not None else ""
-        return MEASURED.get(name)
-
-    async def _ranked(self, question: str, candidates: list[Candidate]) -> tuple[list[Candidate], float]:
-        """Best first, and how close to the best is close.
-
-        By coverage and the rank of the passage; with a model the first few by similarity.
-        """
-        scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in candidates]
-        scored.sort(key=lambda one: -one.score)
-        scored = said_once(scored)
-        if self._embedder is None:
-            return scored, LEXICAL_MARGIN
-        near = scored[:MAX_EMBEDDED]
+    async def _similarities(self, question: str, candidates: Sequence[Candidate]) -> list[float]:
+        """Cosines of the question and each candidate; none without a model that works."""
+        embedder = self._embedder
+        if embedder is None or not candidates:
+            return []
         try:
-            similar = await self._similarities(self._embedder, question, near)
+            asked = await embedder.embed_queries([question])
+            told = await embedder.embed_documents([_fitting(embedder, one.told) for one in candidates])
         except (ProviderError, ModelUnavailable):
             degrade("embedder_failed")
-            return scored, LEXICAL_MARGIN
-        ranked = [
-            replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST * (one.n - 1))
-            for one, similarity in zip(near, similar, strict=True)
-        ]
-        return sorted(ranked, key=lambda one: -one.score), MARGIN
-
-    async def _similarities(
-        self, embedder: Embedder, question: str, candidates: Sequence[Candidate]
-    ) -> list[float]:
-        asked = await embedder.embed_queries([question])
-        texts = [_fitting(embedder, one.told) for one in candidates]
-        told = await embedder.embed_documents(texts)
+            return []
         return [float(value) for value in told.values @ asked.values[0]]
 
 
@@ -189,7 +141,7 @@ def question_terms(question: str) -> list[str]:
 def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Candidate], float]:
     """Every sentence with its coverage, and the best coverage that one passage reaches."""
     found = [one for n, hit in enumerate(passages, start=1) for one in parts_of(n, hit)]
-    terms = [frozenset(analyze(one.told)) for one in found]
+    terms = [frozenset(analyze(f"{passages[one.n - 1].chunk.context} {one.told}")) for one in found]
     seen = Counter(term for held in terms for term in held)
     rarity = {term: log(1 + (len(found) + 0.5) / (seen[term] + 0.5)) for term in question}
     whole = sum(rarity.values()) or 1.0
@@ -200,6 +152,64 @@ def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Cand
     candidates = [replace(one, coverage=share(held)) for one, held in zip(found, terms, strict=True)]
     together = [share(frozenset(analyze(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages]
     return candidates, max(together, default=0.0)
+
+
+def _named(found: Sequence[Candidate], prompt: Prompt) -> list[Candidate]:
+    """Those of passages that hold the question's identifiers; of a table only the rows that do, if any."""
+    wanted = identifiers(prompt.query.text)
+    texts = [f"{hit.title} {hit.chunk.embedding_text}" for hit in prompt.passages]
+    holding = {n for n, text in enumerate(texts, start=1) if names(text, wanted)}
+    rows = {(one.n, one.header) for one in found if one.header and names(one.text, wanted)}
+    return [
+        one
+        for one in found
+        if one.n in holding and ((one.n, one.header) not in rows or names(one.text, wanted))
+    ]
+
+
+def _by_terms(found: Sequence[Candidate]) -> list[Candidate]:
+    scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in found]
+    return sorted(scored, key=lambda one: -one.score)
+
+
+def _by_similarity(
+    found: Sequence[Candidate], similar: Sequence[float], more: Sequence[float]
+) -> list[Candidate]:
+    """The candidates that were compared, best first."""
+    scored = [
+        replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage + added)
+        for one, similarity, added in zip(found, similar, more, strict=False)
+    ]
+    return sorted(scored, key=lambda one: -one.score)
+
+
+def _by_rule(
+    rule: Relevance, prompt: Prompt, found: Sequence[Candidate], similar: Sequence[float]
+) -> tuple[list[Candidate], bool]:
+    """The candidates that were compared, best first, and whether any passage is relevant."""
+    nearest: dict[int, float] = {}
+    for one, similarity in zip(found, similar, strict=False):
+        nearest[one.n] = max(similarity, nearest.get(one.n, similarity))
+    question = prompt.query.text
+    surplus = rule.surplus(question, prompt.passages, nearest)
+    asked = language_of(question)
+    told = {n: language_of(prompt.passages[n - 1].chunk.text) for n in surplus}
+    more = [
+        PASSAGE_WEIGHT * surplus[one.n] + rule.handicap(asked, told[one.n]) for one in found[: len(similar)]
+    ]
+    return _by_similarity(found, similar, more), max(surplus.values()) >= 0
+
+
+def _by_words(prompt: Prompt, coverage: float) -> bool:
+    """Whether the passages are relevant, by terms alone."""
+    if _compared(prompt) and not _same_language(prompt):
+        # Terms cannot tell, and the scale of this model's cosines is not known.
+        return True
+    return coverage >= LEXICAL_LEAST[language_of(prompt.query.text)]
+
+
+def _compared(prompt: Prompt) -> bool:
+    return any(hit.on("cosine") is not None for hit in prompt.passages)
 
 
 def _fitting(embedder: Embedder, text: str) -> str:
