@@ -23,7 +23,7 @@ from ragstone.types import AnswerMode, Delta, Hit, Prompt
 MAX_EMBEDDED = 16
 """Sentences embedded for one answer: about 0.2 s of one core with the local model."""
 
-COVERAGE_WEIGHT = 0.1
+COVERAGE_WEIGHT = 0.05
 """What full coverage of the question's terms adds to a sentence's cosine."""
 
 PASSAGE_WEIGHT = 0.3
@@ -95,17 +95,15 @@ class ExtractiveGenerator:
         """The sentences to quote in reading order; empty when nothing is relevant."""
         question = prompt.query.text
         found, coverage = weighed(question_terms(question), prompt.passages)
-        ranked = said_once(_by_terms(_named(found, prompt)))
-        similar = await self._similarities(question, ranked[:MAX_EMBEDDED])
         rule = self._rule(prompt)
+        ranked = said_once(_by_terms(_named(found, prompt), _costs(rule, prompt)))
+        similar = await self._similarities(question, ranked[:MAX_EMBEDDED])
         if similar and rule is not None:
-            ranked, relevant = _by_rule(rule, prompt, ranked, similar)
-        else:
-            relevant = _by_words(prompt, coverage)
-            if similar:
-                ranked = _by_similarity(ranked, similar, [-RANK_COST * (one.n - 1) for one in ranked])
-        if not ranked or not relevant:
-            return []
+            ranked = _by_rule(rule, prompt, ranked, similar)
+        elif not _by_words(prompt, coverage):
+            ranked = []
+        elif similar:
+            ranked = _by_similarity(ranked, similar, [-RANK_COST * (one.n - 1) for one in ranked])
         margin = MARGIN if similar else LEXICAL_MARGIN
         chosen = [one for one in ranked[: self._most] if ranked[0].score - one.score <= margin]
         order = {one.n: place for place, one in reversed(list(enumerate(chosen)))}
@@ -167,9 +165,19 @@ def _named(found: Sequence[Candidate], prompt: Prompt) -> list[Candidate]:
     ]
 
 
-def _by_terms(found: Sequence[Candidate]) -> list[Candidate]:
-    scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in found]
+def _by_terms(found: Sequence[Candidate], costs: Sequence[float]) -> list[Candidate]:
+    scored = [replace(one, score=one.coverage - costs[one.n - 1]) for one in found]
     return sorted(scored, key=lambda one: -one.score)
+
+
+def _costs(rule: Relevance | None, prompt: Prompt) -> list[float]:
+    """What a sentence loses for its passage before sentences are compared, on the scale of coverage."""
+    passages = prompt.passages
+    if rule is None:
+        return [LEXICAL_RANK_COST * place for place in range(len(passages))]
+    own = {n: hit.on("cosine") or 0.0 for n, hit in enumerate(passages, start=1)}
+    surplus = rule.surplus(prompt.query.text, passages, own)
+    return [-PASSAGE_WEIGHT / COVERAGE_WEIGHT * surplus[n] for n in own]
 
 
 def _by_similarity(
@@ -185,19 +193,19 @@ def _by_similarity(
 
 def _by_rule(
     rule: Relevance, prompt: Prompt, found: Sequence[Candidate], similar: Sequence[float]
-) -> tuple[list[Candidate], bool]:
-    """The candidates that were compared, best first, and whether any passage is relevant."""
-    nearest: dict[int, float] = {}
+) -> list[Candidate]:
+    """The candidates that were compared, of relevant passages, best first."""
+    best: dict[int, float] = {}
     for one, similarity in zip(found, similar, strict=False):
-        nearest[one.n] = max(similarity, nearest.get(one.n, similarity))
+        best[one.n] = max(similarity + COVERAGE_WEIGHT * one.coverage, best.get(one.n, 0.0))
     question = prompt.query.text
-    surplus = rule.surplus(question, prompt.passages, nearest)
+    surplus = rule.surplus(question, prompt.passages, best)
     asked = language_of(question)
     told = {n: language_of(prompt.passages[n - 1].chunk.text) for n in surplus}
     more = [
         PASSAGE_WEIGHT * surplus[one.n] + rule.handicap(asked, told[one.n]) for one in found[: len(similar)]
     ]
-    return _by_similarity(found, similar, more), max(surplus.values()) >= 0
+    return [one for one in _by_similarity(found, similar, more) if surplus[one.n] >= 0]
 
 
 def _by_words(prompt: Prompt, coverage: float) -> bool:
