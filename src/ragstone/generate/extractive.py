@@ -201,7 +201,7 @@ def _by_rule(
     question = prompt.query.text
     surplus = rule.surplus(question, prompt.passages, best)
     asked = language_of(question)
-    told = {n: language_of(prompt.passages[n - 1].chunk.text) for n in surplus}
+    told: dict[int, Language] = {n: language_of(prompt.passages[n - 1].chunk.text) for n in surplus}
     more = [
         PASSAGE_WEIGHT * surplus[one.n] + rule.handicap(asked, told[one.n]) for one in found[: len(similar)]
     ]
