@@ -143,6 +143,7 @@ async def test_a79_an_answer_flows_once_it_is_known():
 
 
 async def test_quoted_documents_may_speak_of_anything():
+    """W15: a document that speaks of 信息不足 is no refusal, streamed or whole."""
     for quoted in (
         "<think> tags hide reasoning [1]",
         "</think> ends it [1]",

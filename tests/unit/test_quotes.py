@@ -98,8 +98,8 @@ async def test_rows_of_a_table_cut_from_its_header_are_quoted_with_it():
     assert (one.heading, one.header) == ("Fares\n| trip | adult |", "| trip | adult |")
 
 
-async def test_c39_an_identifier_that_no_passage_holds_is_refused():
-    """C39, A77: a text about E31 does not answer a question about E99."""
+async def test_a77_an_identifier_that_no_passage_holds_is_refused():
+    """A77: a text about E31 does not answer a question about E99."""
     errors = hit_of("Error E31 means that the disk is full. Error E12 means that the host is away.")
     assert await answer("What does error E31 mean?", errors) == "Error E31 means that the disk is full. [1]"
     assert await answer("What does error E99 mean?", errors) == NO_ANSWER
