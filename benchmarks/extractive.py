@@ -1,160 +1,154 @@
 """Extractive answers: how often the quoted sentences hold the answer, and how often refusing is right.
 
-    python benchmarks/extractive.py --data ../shared/data/retrieval [--sample 150] [--mode vector] [--lexical]
+    python benchmarks/extractive.py [FOLDER] [--sample 80] [--cache FOLDER] [--lexical]
 
-Each set's questions are asked of its own passages (answer-hit: a quoted sentence holds one
-of the expected answers; for sets without answers: the first quoted passage is the right
-one), and of another set's passages, where only a refusal is right. Vectors are kept under
-the system's temporary folder.
+FOLDER (default: ../shared/data/retrieval) is read as by benchmarks/retrieval.py. Each set's
+questions are asked of its own passages (answer-hit: a quoted sentence holds one of the
+expected answers; mrr: one divided by the place of the first that does; for sets without such
+answers: a sentence of a right passage), then of passages that cannot answer them: another set's, and
+its own without the right ones ("near", where some other passage may answer all the same).
+Of the first 80 questions of a shuffle that is the same every time, thresholds were chosen on
+every other one; the rest are asked here. Vectors are kept in the cache folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import tempfile
-import time
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import anyio
-import numpy as np
 
+from ragstone.clean import clean
 from ragstone.embed.local import LocalEmbedder
+from ragstone.evaluate import Dataset
 from ragstone.generate import ExtractiveGenerator
+from ragstone.ingest import IngestPipeline
+from ragstone.kb.bootstrap import splitter
+from ragstone.kb.settings import load
 from ragstone.retrieve.store import StoreRetriever
 from ragstone.store.memory import MemoryStore
-from ragstone.types import Chunk, Document, Prompt, Query, Vectors, digest
+from ragstone.types import Blob, Document, Prompt, Query
+from retrieval import CACHE, SETS, KeptVectors, datasets
 
-PASSAGES = 400
-TOP = 5
-ANSWERABLE = [
-    ("xquad_en", "xquad_en"),
-    ("xquad_zh", "xquad_zh"),
-    ("xquad_zh_to_en", "xquad_en"),
-    ("xquad_en_to_zh", "xquad_zh"),
-    ("drcd_dev", "drcd_dev"),
-    ("cmrc2018_trial", "cmrc2018_trial"),
-    ("paraphrase_en", "paraphrase_en"),
-    ("paraphrase_zh", "paraphrase_zh"),
-    ("paraphrase_zh", "paraphrase_en"),
-    ("paraphrase_en", "paraphrase_zh"),
-    ("mtrag_un", "mtrag_un"),
-]
-UNANSWERABLE = [
+TOP = 8
+ANSWERABLE = {
+    "xquad_en": "xquad_en",
+    "xquad_zh": "xquad_zh",
+    "xquad_zh_to_en": "xquad_en",
+    "xquad_en_to_zh": "xquad_zh",
+    "drcd_dev": "drcd_dev",
+    "cmrc2018_trial": "cmrc2018_trial",
+    "paraphrase_en": "paraphrase_en",
+    "paraphrase_zh": "paraphrase_zh",
+    "paraphrase_zh_to_en": "paraphrase_en",
+    "paraphrase_en_to_zh": "paraphrase_zh",
+    "mtrag_un": "mtrag_un",
+    "mtrag_un with the turn before": "mtrag_un",
+    "mixed_same": "mixed_same",
+    "mixed_other": "mixed_other",
+}
+OTHER = [
     ("xquad_en", "mtrag_un"),
     ("xquad_en", "paraphrase_en"),
     ("paraphrase_en", "xquad_en"),
     ("paraphrase_en", "mtrag_un"),
+    ("mtrag_un", "xquad_en"),
     ("xquad_zh", "paraphrase_zh"),
     ("xquad_zh", "cmrc2018_trial"),
     ("cmrc2018_trial", "xquad_zh"),
     ("paraphrase_zh", "cmrc2018_trial"),
     ("drcd_dev", "xquad_zh"),
+    ("drcd_dev", "cmrc2018_trial"),
     ("xquad_zh", "mtrag_un"),
+    ("cmrc2018_trial", "mtrag_un"),
     ("xquad_en", "cmrc2018_trial"),
+    ("mtrag_un", "xquad_zh"),
     ("mtrag_un unanswerable", "mtrag_un"),
+    ("mtrag_un unanswerable with the turn before", "mtrag_un"),
+]
+NEAR = [
+    *("xquad_en", "xquad_zh", "xquad_zh_to_en", "xquad_en_to_zh", "drcd_dev", "cmrc2018_trial"),
+    *("paraphrase_en", "paraphrase_zh", "mtrag_un"),
 ]
 
 
-class KeptEmbedder:
-    """An embedder that remembers vectors in a file and cuts what is too long."""
-
-    def __init__(self, inner: LocalEmbedder, file: Path) -> None:
-        self._inner, self._file, self._kept = inner, file, {}
-        if file.exists():
-            with np.load(file) as stored:
-                self._kept = dict(zip(stored["keys"], stored["values"], strict=True))
-        self.computed = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        return await self._embed("query", self._inner.embed_queries, texts)
-
-    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        return await self._embed("passage", self._inner.embed_documents, [self._cut(text) for text in texts])
-
-    def _cut(self, text: str) -> str:
-        offsets = self._inner.tokenizer.offsets(text) if len(text) > self._inner.max_tokens // 2 else []
-        limit = self._inner.max_tokens
-        return text[: offsets[limit - 1][1]] if len(offsets) > limit else text
-
-    async def _embed(self, kind: str, embed: Any, texts: Sequence[str]) -> Vectors:
-        keys = [digest(kind, text) for text in texts]
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._kept}
-        for key, vector in zip(new, (await embed(list(new.values()))).values if new else (), strict=True):
-            self._kept[key] = vector
-        self.computed += len(new)
-        return Vectors(model=self._inner.identity, values=np.stack([self._kept[key] for key in keys]))
-
-    def save(self) -> None:
-        np.savez(self._file, keys=np.array(list(self._kept)), values=np.stack(list(self._kept.values())))
-
-
-@dataclass
+@dataclass(frozen=True)
 class Question:
     text: str
-    answers: list[str]
-    relevant: set[str]
+    answers: Sequence[str]
+    relevant: frozenset[str]
 
 
-@dataclass
-class Data:
-    root: Path
-    sample: int
+class Sets:
+    """Questions and filled stores, by name."""
 
-    def questions(self, name: str) -> list[Question]:
-        name, _, kind = name.partition(" ")
-        lines = (self.root / name / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-        relevant: dict[str, set[str]] = {}
-        for line in lines:
-            query_id, passage_id, score = line.split("\t")
-            if float(score) > 0:
-                relevant.setdefault(query_id, set()).add(passage_id)
-        rows = _rows(self.root / name / "queries.jsonl")
+    def __init__(self, folder: Path, sample: int, embedder: KeptVectors) -> None:
+        self._sample, self._embedder = sample, embedder
+        self._datasets = {name: read() for name, read in datasets(folder).items()}
+        self._rows = {
+            path.parent.name: {
+                row["id"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())
+            }
+            for path in folder.glob("*/queries.jsonl")
+        }
+        self._stores: dict[str, MemoryStore] = {}
+
+    def questions(self, asked: str) -> list[Question]:
+        name, _, kind = asked.partition(" ")
+        rows = self._rows.get(name, {})
+        if kind.startswith("unanswerable"):
+            wanted = [row for row in rows.values() if row["answerability"] == ["UNANSWERABLE"]]
+            return [Question(_text(row, kind), (), frozenset()) for row in wanted]
+        data: Dataset = self._datasets[name].first(1_000_000)
+        found = [item for item in data.questions if item.text.strip()]
         if name == "mtrag_un":
-            wanted = "UNANSWERABLE" if kind else "ANSWERABLE"
-            rows = [row for row in rows if row["answerability"] == [wanted]]
-        random.Random(0).shuffle(rows)
+            found = [item for item in found if rows[item.query_id]["answerability"] == ["ANSWERABLE"]]
         exact = name.split("_")[0] in ("xquad", "drcd", "cmrc2018")
         return [
-            Question(row["text"], row["answers"] if exact else [], relevant.get(row["id"], set()))
-            for row in rows[: self.sample]
+            Question(
+                _text(rows[item.query_id], kind) if kind else item.text,
+                rows[item.query_id]["answers"] if exact else (),
+                frozenset(data.relevant[item.query_id]),
+            )
+            for item in found[: self._sample][1::2]
         ]
 
-    def passages(self, name: str) -> list[dict[str, Any]]:
-        """Those the sampled questions need, and others up to 400."""
-        rows = _rows(self.root / name / "corpus.jsonl")
-        needed = {found for question in self.questions(name) for found in question.relevant}
-        random.Random(0).shuffle(rows)
-        rows.sort(key=lambda row: row["id"] not in needed)
-        return rows[: max(PASSAGES, len(needed))]
+    async def store(self, name: str) -> MemoryStore:
+        if name not in self._stores:
+            self._stores[name] = MemoryStore()
+            pipeline = IngestPipeline(
+                parse=_document,
+                clean=[clean],
+                split=splitter(load(), self._embedder),
+                embedder=self._embedder,
+                store=self._stores[name],
+                settings="benchmark",
+            )
+
+            async def blobs() -> AsyncIterator[Blob]:
+                for passage in self._datasets[name].passages:
+                    data = json.dumps([passage.title, passage.text]).encode()
+                    yield Blob(uri=passage.corpus_id, name=passage.corpus_id, data=data)
+
+            await pipeline.run(blobs())
+        return self._stores[name]
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+async def _document(blob: Blob) -> Document:
+    title, text = json.loads(blob.data)
+    return Document(text=text if text.strip() else title, title=title, uri=blob.uri, media_type="text/plain")
 
 
-async def filled(data: Data, name: str, embedder: KeptEmbedder) -> MemoryStore:
-    store = MemoryStore()
-    for row in data.passages(name):
-        document = Document(text=row["text"], uri=row["id"], title=row["title"].replace("_", " "))
-        chunk = Chunk(
-            text=document.text,
-            document_id=document.document_id,
-            index=0,
-            start=0,
-            end=len(document.text),
-            context=document.title,
-        )
-        await store.replace(document, [chunk], await embedder.embed_documents([chunk.embedding_text]))
-    return store
+def _text(row: dict[str, Any], kind: str) -> str:
+    said = [message["content"] for message in row["history"] if message["role"] == "user"]
+    return f"{said[-1]}\n{row['text']}" if "turn before" in kind and said else row["text"]
 
 
 def _folded(text: str) -> str:
@@ -163,73 +157,74 @@ def _folded(text: str) -> str:
 
 @dataclass
 class Result:
-    asked: int = 0
-    hit: int = 0
-    quoted: int = 0
-    sentences: int = 0
-    characters: int = 0
+    """Of each question: the reciprocal place of the answer; of each answer: sentences and characters."""
+
+    places: list[float]
+    sizes: list[tuple[int, int]]
+
+    @property
+    def quoted(self) -> float:
+        return len(self.sizes) / len(self.places)
+
+    def line(self, kind: str, asked: str, of: str) -> str:
+        hit = fmean(place > 0 for place in self.places)
+        told = f"| | | | {self.quoted:.3f}"
+        if kind == "own":
+            told = f"| {hit:.3f} | {fmean(self.places):.3f} | {1 - self.quoted:.3f} |"
+        sentences = fmean(size for size, _ in self.sizes) if self.sizes else 0
+        characters = fmean(size for _, size in self.sizes) if self.sizes else 0
+        return f"| {asked} | {of} | {len(self.places)} {told} | {sentences:.2f} | {characters:.0f} |"
 
 
 async def ask(
-    questions: Sequence[Question], retrieve: StoreRetriever, generate: ExtractiveGenerator
+    questions: Sequence[Question], retrieve: StoreRetriever, generate: ExtractiveGenerator, kind: str
 ) -> Result:
-    result = Result()
+    result = Result([], [])
     for question in questions:
-        query = Query(question.text)
-        hits = await retrieve(query)
-        prompt = Prompt(query=query, messages=(), passages=tuple(hits))
-        chosen = await generate.choose(prompt)
-        result.asked += 1
-        if not chosen:
-            continue
-        result.quoted += 1
-        result.sentences += len(chosen)
-        told = [one.text for one in chosen]
-        result.characters += sum(map(len, told))
-        if question.answers:
-            quotes = [_folded(text) for text in told]
-            result.hit += any(_folded(answer) in quote for answer in question.answers for quote in quotes)
-        else:
-            result.hit += any(hits[one.n - 1].uri in question.relevant for one in chosen)
+        hits = await retrieve(Query(question.text))
+        if kind == "near":
+            hits = [hit for hit in hits if hit.uri not in question.relevant]
+        hits = hits[:TOP]
+        chosen = await generate.choose(Prompt(query=Query(question.text), messages=(), passages=tuple(hits)))
+        place = 0.0
+        for number, one in reversed(list(enumerate(chosen, start=1))):
+            held = any(_folded(answer) in _folded(one.text) for answer in question.answers)
+            if held if question.answers else hits[one.n - 1].uri in question.relevant:
+                place = 1 / number
+        result.places.append(place)
+        if chosen:
+            result.sizes.append((len(chosen), sum(len(one.text) for one in chosen)))
     return result
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    data = Data(arguments.data, arguments.sample)
-    kept = Path(tempfile.gettempdir()) / "ragstone-bench"
-    kept.mkdir(exist_ok=True)
-    embedder = KeptEmbedder(await LocalEmbedder.open(kept, threads=1), kept / "extractive.npz")
-    print("| questions of | passages of | questions | answer-hit | false refusals | false answers", end="")
-    print(" | sentences | characters | CPU ms each |")
-    print("|---" * 9 + "|")
-    stores: dict[str, MemoryStore] = {}
-    for right, pairs in ((True, ANSWERABLE), (False, UNANSWERABLE)):
-        for asked, of in pairs:
-            if of not in stores:
-                stores[of] = await filled(data, of, embedder)
-            started = time.process_time()
-            retrieve = StoreRetriever(store=stores[of], embedder=embedder, top_k=TOP, mode=arguments.mode)
-            generate = ExtractiveGenerator(None if arguments.lexical else embedder)
-            result = await ask(data.questions(asked), retrieve, generate)
-            embedder.save()
-            print(_line(right, asked, of, result, time.process_time() - started), flush=True)
-
-
-def _line(right: bool, asked: str, of: str, result: Result, seconds: float) -> str:
-    count = result.asked
-    share = f"{result.hit / count:.3f} | {1 - result.quoted / count:.3f} |"
-    if not right:
-        share = f" | | {result.quoted / count:.3f}"
-    quoted = max(1, result.quoted)
-    size = f"{result.sentences / quoted:.2f} | {result.characters / quoted:.0f}"
-    return f"| {asked} | {of} | {count} | {share} | {size} | {seconds / count * 1000:.0f} |"
+    models = Path(tempfile.gettempdir()) / "ragstone-bench"
+    models.mkdir(exist_ok=True)
+    embedder = KeptVectors(await LocalEmbedder.open(models, threads=1), arguments.cache / "vectors.sqlite")
+    sets = Sets(arguments.folder, arguments.sample, embedder)
+    generate = ExtractiveGenerator(None if arguments.lexical else embedder)
+    pairs = [("own", asked, of) for asked, of in ANSWERABLE.items()]
+    pairs += [("other", asked, of) for asked, of in OTHER]
+    pairs += [("near", name, ANSWERABLE[name]) for name in NEAR]
+    print(
+        "| questions of | passages of | questions | answer-hit | mrr | false refusals | false answers", end=""
+    )
+    print(" | sentences | characters |\n" + "|---" * 9 + "|")
+    means: dict[str, list[float]] = {}
+    for kind, asked, of in pairs:
+        retrieve = StoreRetriever(store=await sets.store(of), embedder=embedder, top_k=TOP + 12)
+        retrieve = replace(retrieve, top_k=TOP) if kind != "near" else retrieve
+        result = await ask(sets.questions(asked), retrieve, generate, kind)
+        means.setdefault(kind, []).append(1 - result.quoted if kind == "own" else result.quoted)
+        print(result.line(kind, asked, of + (", near" if kind == "near" else "")), flush=True)
+    print("\nMeans: " + ", ".join(f"{kind} {fmean(values):.3f}" for kind, values in means.items()))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sample", type=int, default=150)
-    parser.add_argument("--mode", default="hybrid", choices=["hybrid", "vector", "text"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=SETS)
+    parser.add_argument("--sample", type=int, default=80)
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--lexical", action="store_true", help="choose sentences without the model")
     anyio.run(run, parser.parse_args())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from ragstone.augment import CitedContext
 from ragstone.cite import cite
 from ragstone.errors import ProviderUnavailable
 from ragstone.generate import NO_ANSWER, ExtractiveGenerator, ModelGenerator, visible, without_thinking
-from ragstone.generate.extractive import Relevance
+from ragstone.generate.relevance import Relevance
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Chunk, Delta, Hit, Prompt, Query, Score, Usage, Vectors
@@ -142,6 +143,7 @@ async def test_a79_an_answer_flows_once_it_is_known():
 
 
 async def test_quoted_documents_may_speak_of_anything():
+    """W15: a document that speaks of 信息不足 is no refusal, streamed or whole."""
     for quoted in (
         "<think> tags hide reasoning [1]",
         "</think> ends it [1]",
@@ -271,7 +273,7 @@ async def test_few_sentences_are_embedded():
     embedder = FakeEmbedder()
     text = " ".join(f"Leave rule {number} says so." for number in range(60))
     await quoted(await prompt_of("What does leave rule 7 say?", text, text), embedder)
-    assert len(embedder.texts_embedded) <= 13
+    assert len(embedder.texts_embedded) <= 17
 
 
 async def test_a_sentence_longer_than_the_model_reads_is_no_error():
@@ -287,11 +289,26 @@ async def test_blank_passages_are_no_answer():
 E5 = "multilingual-e5-small/int8/2"
 
 
+class PlacedEmbedder(FakeEmbedder):
+    """Every text is as near to every question as `cosine` says."""
+
+    def __init__(self, cosine: float) -> None:
+        super().__init__(identity=E5)
+        self._cosine = cosine
+
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return Vectors(model=E5, values=np.array([[1.0, 0.0]] * len(texts), np.float32))
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        near = [self._cosine, (1 - self._cosine**2) ** 0.5]
+        return Vectors(model=E5, values=np.array([near] * len(texts), np.float32))
+
+
 @pytest.mark.parametrize(("cosine", "answered"), [(0.90, True), (0.80, False)])
 async def test_cosines_of_a_measured_model_decide_across_words(cosine: float, answered: bool):
     """W32, decision 11."""
     prompt = await prompt_of("What may I take off to rest?", "Annual leave is five days.", cosine=cosine)
-    answer = await quoted(prompt, FakeEmbedder(identity=E5))
+    answer = await quoted(prompt, PlacedEmbedder(cosine))
     assert (answer != NO_ANSWER) is answered
 
 
@@ -299,16 +316,16 @@ async def test_cosines_of_a_measured_model_decide_across_words(cosine: float, an
 async def test_the_scale_of_cosines_is_lower_across_languages(cosine: float, answered: bool):
     """W32, decision 11: least cosines are of one model and its languages."""
     prompt = await prompt_of("年假有几天？", "Annual leave is five days.", cosine=cosine)
-    answer = await quoted(prompt, FakeEmbedder(identity=E5))
+    answer = await quoted(prompt, PlacedEmbedder(cosine))
     assert (answer != NO_ANSWER) is answered
 
 
 async def test_a_passage_far_ahead_of_the_others_is_relevant():
     near = await prompt_of("What may I rest?", "Leave is five days.", "Cats.", "Dogs.", cosine=0.85)
-    assert await quoted(near, FakeEmbedder(identity=E5)) == NO_ANSWER
+    assert await quoted(near, PlacedEmbedder(0.85)) == NO_ANSWER
     ahead = [hit.scored(Score(stage="s", scale="cosine", value=0.78, rank=1)) for hit in near.passages[1:]]
     far = Prompt(query=near.query, messages=near.messages, passages=(near.passages[0], *ahead))
-    assert await quoted(far, FakeEmbedder(identity=E5)) != NO_ANSWER
+    assert await quoted(far, PlacedEmbedder(0.85)) == "Leave is five days. [1]"
 
 
 async def test_an_own_rule_replaces_the_measured_one():

@@ -5,29 +5,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 from typing import ClassVar
 
-from ragstone.cite import without_markers
 from ragstone.errors import ModelUnavailable, ProviderError
+from ragstone.generate.quotes import Candidate, parts_of, said_once, written
+from ragstone.generate.relevance import MEASURED, Relevance, identifiers, names
 from ragstone.generate.visible import NO_ANSWER
 from ragstone.language import language_of
 from ragstone.messages import Language
 from ragstone.protocols import Embedder
-from ragstone.sentences import sentences
 from ragstone.terms import analyze
 from ragstone.trace import degrade
 from ragstone.types import AnswerMode, Delta, Hit, Prompt
 
-MAX_EMBEDDED = 12
-"""Sentences embedded for one answer: about 0.4 s of one core with the local model."""
+MAX_EMBEDDED = 16
+"""Sentences embedded for one answer: about 0.2 s of one core with the local model."""
 
-COVERAGE_WEIGHT = 0.1
+COVERAGE_WEIGHT = 0.05
 """What full coverage of the question's terms adds to a sentence's cosine."""
 
+PASSAGE_WEIGHT = 0.3
+"""What its passage's surplus (`Relevance.surplus`) counts for a sentence."""
+
 RANK_COST = 0.01
-"""What each place of its passage in the ranking takes from a sentence."""
+"""For a model that was not measured: what each place of its passage in the ranking takes from a sentence."""
 
 MARGIN = 0.02
 """Sentences this close to the best one are quoted with it."""
@@ -39,10 +42,6 @@ LEXICAL_MARGIN = 0.1
 LEXICAL_LEAST: Mapping[Language, float] = {"en": 0.35, "zh": 0.22}
 """Coverage that is enough without cosines, by the question's language: Chinese pairs meet less often."""
 
-_MAX_QUOTE = 400
-_CLAUSE = re.compile(r"[，,；;、：:\s]")
-_LIST_MARK = re.compile(r"^\s*(?:[-*+•·]\s+|\d{1,3}[.)]\s+|\d{1,3}[、．]\s*)(?=\S)")
-_ENDED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _ASKING_ZH = re.compile(
     r"为什么|为何|是什么|什么|哪一|哪些|哪个|哪里|哪位|哪种|哪儿|哪|多少|多久|多长|多大|怎么样|怎么|怎样|如何"
     r"|是否|能否|可否|几(?!何|乎)|谁|吗|呢|请问|何时|何地|何处|何种|為什麼|為何|是什麼|什麼|多長|怎麼|怎樣|嗎|誰"
@@ -58,64 +57,13 @@ _ASKING_EN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relevance:
-    """When passages are relevant enough to quote, on the scale of one embedding model.
-
-    Quoted is when `best + coverage_weight * coverage + lead >= least`. `best` is the best
-    cosine of question and passage, `coverage` (0 to 1) the share of the question's terms,
-    weighed by rarity, that one passage holds, and `lead` how far `best` is above the
-    median of the passages: e5 gives unrelated pairs high cosines, but nearly equal ones.
-    `least` depends on the languages of the question and of the best passage, for the
-    scale does. Of one or two passages the lead says nothing and `usual_lead` is taken.
-
-    Without cosines, or for a model that was not measured, `LEXICAL_LEAST` decides.
-    """
-
-    least: Mapping[tuple[Language, Language], float]
-    coverage_weight: float = 0.05
-    usual_lead: float = 0.02
-
-    def holds(self, question: str, passages: Sequence[Hit], coverage: float) -> bool:
-        scored = [(cosine, hit) for hit in passages if (cosine := hit.on("cosine")) is not None]
-        scored.sort(key=lambda one: -one[0])
-        best, hit = scored[0]
-        lead = best - scored[len(scored) // 2][0] if len(scored) > 2 else self.usual_lead
-        languages = (language_of(question), language_of(hit.chunk.text))
-        return best + self.coverage_weight * coverage + lead >= self.least[languages]
-
-
-MEASURED: Mapping[str, Relevance] = {
-    "multilingual-e5-small": Relevance(
-        least={("en", "en"): 0.864, ("zh", "zh"): 0.885, ("zh", "en"): 0.838, ("en", "zh"): 0.822}
-    )
-}
-"""By the first part of `Embedder.identity`. Measured in benchmarks/results/extractive.md."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A sentence of passage `n` at `start`, with what it shares with the question.
-
-    `heading` is a title or question just above it, which says what it is about.
-    `coverage` is the share of the question's terms it holds, weighed by rarity.
-    """
-
-    n: int
-    start: int
-    text: str
-    heading: str
-    coverage: float = 0.0
-    score: float = 0.0
-
-
 class ExtractiveGenerator:
     """The generator that quotes: one to `most` sentences, each with its marker [n].
 
     Sentences are weighed by the rare terms they share with the question and, with an
     `embedder`, by their similarity to it, which also carries questions in another
-    language than the documents; a model that fails is done without. Nothing relevant:
-    `<no-answer/>`.
+    language than the documents; a model that fails is done without. Nothing relevant, or no
+    passage with the identifiers that the question names: `<no-answer/>`.
 
     `relevance` replaces the rule measured for the embedder (`MEASURED`); see
     `benchmarks/results/extractive.md`.
@@ -138,95 +86,60 @@ class ExtractiveGenerator:
         chosen = await self.choose(prompt)
         if not chosen:
             yield Delta(text=NO_ANSWER)
-        before = ""
+        before = None
         for candidate in chosen:
-            text, n = _quotable(candidate.text), candidate.n
-            chinese = language_of(text) == "zh"
-            yield Delta(text=f"{_joint(before, chinese)}{text}{'' if chinese else ' '}[{n}]")
-            before = text
+            yield Delta(text=written(candidate, before))
+            before = candidate
 
     async def choose(self, prompt: Prompt) -> list[Candidate]:
         """The sentences to quote in reading order; empty when nothing is relevant."""
-        question = question_terms(prompt.query.text)
-        candidates, coverage = weighed(question, prompt.passages)
-        if not candidates or not self._relevant(prompt, coverage):
-            return []
-        ranked, margin = await self._ranked(prompt.query.text, candidates)
-        best = ranked[0]
-        chosen = [one for one in ranked[: self._most] if best.score - one.score <= margin]
+        question = prompt.query.text
+        found, coverage = weighed(question_terms(question), prompt.passages)
+        rule = self._rule(prompt)
+        ranked = said_once(_by_terms(_named(found, prompt), _costs(rule, prompt)))
+        similar = await self._similarities(question, ranked[:MAX_EMBEDDED])
+        if similar and rule is not None:
+            ranked = _by_rule(rule, prompt, ranked, similar)
+        elif not _by_words(prompt, coverage):
+            ranked = []
+        elif similar:
+            ranked = _by_similarity(ranked, similar, [-RANK_COST * (one.n - 1) for one in ranked])
+        margin = MARGIN if similar else LEXICAL_MARGIN
+        chosen = [one for one in ranked[: self._most] if ranked[0].score - one.score <= margin]
         order = {one.n: place for place, one in reversed(list(enumerate(chosen)))}
         return sorted(chosen, key=lambda one: (order[one.n], one.start))
 
-    def _relevant(self, prompt: Prompt, coverage: float) -> bool:
-        rule = self._relevance or self._measured()
-        compared = any(hit.on("cosine") is not None for hit in prompt.passages)
-        if rule is not None and compared:
-            return rule.holds(prompt.query.text, prompt.passages, coverage)
-        if compared and not _same_language(prompt):
-            # Terms cannot tell, and the scale of this model's cosines is not known.
-            return True
-        return coverage >= LEXICAL_LEAST[language_of(prompt.query.text)]
+    def _rule(self, prompt: Prompt) -> Relevance | None:
+        """The rule for cosines, where there are any."""
+        if self._embedder is None or not _compared(prompt):
+            return None
+        return self._relevance or MEASURED.get(self._embedder.identity.split("/")[0])
 
-    def _measured(self) -> Relevance | None:
-        name = self._embedder.identity.split("/")[0] if self._embedder is not None else ""
-        return MEASURED.get(name)
-
-    async def _ranked(self, question: str, candidates: list[Candidate]) -> tuple[list[Candidate], float]:
-        """Best first, and how close to the best is close.
-
-        By coverage and the rank of the passage; with a model the first few by similarity.
-        """
-        scored = [replace(one, score=one.coverage - LEXICAL_RANK_COST * (one.n - 1)) for one in candidates]
-        scored.sort(key=lambda one: -one.score)
-        scored = _said_once(scored)
-        if self._embedder is None:
-            return scored, LEXICAL_MARGIN
-        near = scored[:MAX_EMBEDDED]
+    async def _similarities(self, question: str, candidates: Sequence[Candidate]) -> list[float]:
+        """Cosines of the question and each candidate; none without a model that works."""
+        embedder = self._embedder
+        if embedder is None or not candidates:
+            return []
         try:
-            similar = await self._similarities(self._embedder, question, near)
+            asked = await embedder.embed_queries([question])
+            told = await embedder.embed_documents([_fitting(embedder, one.told) for one in candidates])
         except (ProviderError, ModelUnavailable):
             degrade("embedder_failed")
-            return scored, LEXICAL_MARGIN
-        ranked = [
-            replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage - RANK_COST * (one.n - 1))
-            for one, similarity in zip(near, similar, strict=True)
-        ]
-        return sorted(ranked, key=lambda one: -one.score), MARGIN
-
-    async def _similarities(
-        self, embedder: Embedder, question: str, candidates: Sequence[Candidate]
-    ) -> list[float]:
-        asked = await embedder.embed_queries([question])
-        texts = [_fitting(embedder, f"{one.heading}\n{one.text}".strip()) for one in candidates]
-        told = await embedder.embed_documents(texts)
+            return []
         return [float(value) for value in told.values @ asked.values[0]]
 
 
 def question_terms(question: str) -> list[str]:
     """The terms a question asks about, without the words that only ask; each once."""
     bare = _ASKING_ZH.sub(" ", question)
-    terms = list(dict.fromkeys(matching_terms(bare)))
-    return [term for term in terms if term not in _ASKING_EN] or list(dict.fromkeys(matching_terms(question)))
-
-
-def matching_terms(text: str) -> list[str]:
-    """`analyze`, with the endings of English words cut, so that `scored` meets `score`."""
-    return [term if term in _ASKING_EN else _stem(term) for term in analyze(text)]
-
-
-def _stem(term: str) -> str:
-    if not (term.isascii() and term.isalpha()) or len(term) < 4:
-        return term
-    for ending in ("ations", "ation", "ings", "ing", "ied", "ies", "ed", "es", "ly", "s", "e", "y"):
-        if term.endswith(ending) and len(term) - len(ending) >= 3:
-            return term[: -len(ending)]
-    return term
+    terms = list(dict.fromkeys(analyze(bare)))
+    return [term for term in terms if term not in _ASKING_EN] or list(dict.fromkeys(analyze(question)))
 
 
 def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Candidate], float]:
     """Every sentence with its coverage, and the best coverage that one passage reaches."""
-    found = [one for n, hit in enumerate(passages, start=1) for one in _sentences_of(n, hit)]
-    terms = [frozenset(matching_terms(f"{one.heading} {one.text}")) for one in found]
+    found = [one for n, hit in enumerate(passages, start=1) for one in parts_of(n, hit)]
+    terms = [frozenset(analyze(f"{passages[one.n - 1].chunk.context} {one.told}")) for one in found]
     seen = Counter(term for held in terms for term in held)
     rarity = {term: log(1 + (len(found) + 0.5) / (seen[term] + 0.5)) for term in question}
     whole = sum(rarity.values()) or 1.0
@@ -235,64 +148,76 @@ def weighed(question: Sequence[str], passages: Sequence[Hit]) -> tuple[list[Cand
         return sum(weight for term, weight in rarity.items() if term in held) / whole
 
     candidates = [replace(one, coverage=share(held)) for one, held in zip(found, terms, strict=True)]
-    together = [
-        share(frozenset(matching_terms(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages
-    ]
+    together = [share(frozenset(analyze(f"{hit.title} {hit.chunk.embedding_text}"))) for hit in passages]
     return candidates, max(together, default=0.0)
 
 
-def _sentences_of(n: int, hit: Hit) -> list[Candidate]:
-    """The sentences worth quoting; headings and questions go with the one after them."""
-    found: list[Candidate] = []
-    heading = ""
-    text = hit.chunk.text
-    for start, end in sentences(text):
-        sentence = text[start:end]
-        if not any(character.isalnum() for character in sentence):
-            continue
-        if sentence.startswith("#") or sentence.endswith(("?", "？")):
-            heading = sentence.lstrip("# ")
-            continue
-        found += [Candidate(n, start + at, piece, heading) for at, piece in _pieces(sentence)]
-        heading = ""
-    if not found and text.strip():
-        found = [Candidate(n, at, piece, "") for at, piece in _pieces(text.strip())]
-    return found
+def _named(found: Sequence[Candidate], prompt: Prompt) -> list[Candidate]:
+    """Those of passages that hold the question's identifiers; of a table only the rows that do, if any."""
+    wanted = identifiers(prompt.query.text)
+    texts = [f"{hit.title} {hit.chunk.embedding_text}" for hit in prompt.passages]
+    holding = {n for n, text in enumerate(texts, start=1) if names(text, wanted)}
+    rows = {(one.n, one.header) for one in found if one.header and names(one.text, wanted)}
+    return [
+        one
+        for one in found
+        if one.n in holding and ((one.n, one.header) not in rows or names(one.text, wanted))
+    ]
 
 
-def _said_once(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The first of equal sentences: copies of a document would otherwise say the same twice."""
-    kept: dict[str, Candidate] = {}
-    for one in ranked:
-        kept.setdefault(" ".join(one.text.split()), one)
-    return list(kept.values())
+def _by_terms(found: Sequence[Candidate], costs: Sequence[float]) -> list[Candidate]:
+    scored = [replace(one, score=one.coverage - costs[one.n - 1]) for one in found]
+    return sorted(scored, key=lambda one: -one.score)
 
 
-def _pieces(sentence: str) -> list[tuple[int, str]]:
-    """A sentence in pieces of at most 400 characters, cut behind a clause where there is one."""
-    pieces: list[tuple[int, str]] = []
-    at = 0
-    while len(sentence) - at > _MAX_QUOTE:
-        clauses = [match.end() for match in _CLAUSE.finditer(sentence, at + _MAX_QUOTE // 2, at + _MAX_QUOTE)]
-        cut = clauses[-1] if clauses else at + _MAX_QUOTE
-        pieces.append((at, sentence[at:cut]))
-        at = cut
-    return [*pieces, (at, sentence[at:])]
+def _costs(rule: Relevance | None, prompt: Prompt) -> list[float]:
+    """What a sentence loses for its passage before sentences are compared, on the scale of coverage."""
+    passages = prompt.passages
+    if rule is None:
+        return [LEXICAL_RANK_COST * place for place in range(len(passages))]
+    own = {n: hit.on("cosine") or 0.0 for n, hit in enumerate(passages, start=1)}
+    surplus = rule.surplus(prompt.query.text, passages, own)
+    return [-PASSAGE_WEIGHT / COVERAGE_WEIGHT * surplus[n] for n in own]
 
 
-def _joint(before: str, chinese: bool) -> str:
-    """Between two quotes: what has no end of its own gets a paragraph, or it would run into the next."""
-    if before and not _ENDED.search(before):
-        return "\n\n"
-    return " " if before and not chinese else ""
+def _by_similarity(
+    found: Sequence[Candidate], similar: Sequence[float], more: Sequence[float]
+) -> list[Candidate]:
+    """The candidates that were compared, best first."""
+    scored = [
+        replace(one, score=similarity + COVERAGE_WEIGHT * one.coverage + added)
+        for one, similarity, added in zip(found, similar, more, strict=False)
+    ]
+    return sorted(scored, key=lambda one: -one.score)
 
 
-def _quotable(text: str) -> str:
-    """On one line, without its list mark, the document's own footnote markers and open backticks."""
-    text = _LIST_MARK.sub("", text)
-    lines = re.sub(r"(?<=[^\x00-\u2e7f])\s+(?=[^\x00-\u2e7f])", "", text)
-    plain = without_markers(" ".join(lines.split()))
-    return plain.replace("`", "'") if plain.count("`") % 2 or "```" in plain else plain
+def _by_rule(
+    rule: Relevance, prompt: Prompt, found: Sequence[Candidate], similar: Sequence[float]
+) -> list[Candidate]:
+    """The candidates that were compared, of relevant passages, best first."""
+    best: dict[int, float] = {}
+    for one, similarity in zip(found, similar, strict=False):
+        best[one.n] = max(similarity + COVERAGE_WEIGHT * one.coverage, best.get(one.n, 0.0))
+    question = prompt.query.text
+    surplus = rule.surplus(question, prompt.passages, best)
+    asked = language_of(question)
+    told: dict[int, Language] = {n: language_of(prompt.passages[n - 1].chunk.text) for n in surplus}
+    more = [
+        PASSAGE_WEIGHT * surplus[one.n] + rule.handicap(asked, told[one.n]) for one in found[: len(similar)]
+    ]
+    return [one for one in _by_similarity(found, similar, more) if surplus[one.n] >= 0]
+
+
+def _by_words(prompt: Prompt, coverage: float) -> bool:
+    """Whether the passages are relevant, by terms alone."""
+    if _compared(prompt) and not _same_language(prompt):
+        # Terms cannot tell, and the scale of this model's cosines is not known.
+        return True
+    return coverage >= LEXICAL_LEAST[language_of(prompt.query.text)]
+
+
+def _compared(prompt: Prompt) -> bool:
+    return any(hit.on("cosine") is not None for hit in prompt.passages)
 
 
 def _fitting(embedder: Embedder, text: str) -> str:
