@@ -29,7 +29,9 @@ TW = "本合約由甲乙雙方簽訂，付款期限為三十天。逾期未付�
 @pytest.mark.parametrize(
     ("name", "around"), [("a.txt", "{}"), ("a.html", "<html><body><p>{}</p></body></html>")]
 )
-def test_text_without_a_declared_charset_is_read(text: str, encoding: str, name: str, around: str) -> None:
+def test_c19_text_without_a_declared_charset_is_read(
+    text: str, encoding: str, name: str, around: str
+) -> None:
     found = parse(blob(name, around.format(text).encode(encoding))).text
     assert "".join(text.split()) in "".join(found.split())
 
