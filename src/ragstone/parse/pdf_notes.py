@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from ragstone.parse.decode import tidy_characters
@@ -15,8 +16,8 @@ _LONGEST = 40_000  # bytes of one note
 
 def notes(page: Any) -> Iterator[str]:
     """The notes on a page of pypdfium2, in the order of the file; links and form fields are none."""
-    import pypdfium2.raw as raw
-
+    # The library comes without type stubs; what leaves this module is typed.
+    raw: Any = import_module("pypdfium2.raw")
     kinds = {
         raw.FPDF_ANNOT_TEXT, raw.FPDF_ANNOT_FREETEXT, raw.FPDF_ANNOT_HIGHLIGHT, raw.FPDF_ANNOT_UNDERLINE,
         raw.FPDF_ANNOT_SQUIGGLY, raw.FPDF_ANNOT_STRIKEOUT, raw.FPDF_ANNOT_CARET,
@@ -33,8 +34,7 @@ def notes(page: Any) -> Iterator[str]:
 
 
 def _contents(annotation: Any) -> str:
-    import pypdfium2.raw as raw
-
+    raw: Any = import_module("pypdfium2.raw")
     size = min(raw.FPDFAnnot_GetStringValue(annotation, b"Contents", None, 0), _LONGEST)
     buffer = ctypes.create_string_buffer(size + 2)
     raw.FPDFAnnot_GetStringValue(
