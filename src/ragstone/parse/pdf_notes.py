@@ -38,6 +38,6 @@ def _contents(annotation: Any) -> str:
     size = min(raw.FPDFAnnot_GetStringValue(annotation, b"Contents", None, 0), _LONGEST)
     buffer = ctypes.create_string_buffer(size + 2)
     raw.FPDFAnnot_GetStringValue(
-        annotation, b"Contents", ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size
+        annotation, b"Contents", ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size
     )
     return tidy_characters(buffer.raw[:size].decode("utf-16-le", "replace").rstrip("\x00")).strip()
