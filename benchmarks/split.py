@@ -177,12 +177,17 @@ def run(python: str, name: str, file: Path, model: Model | None, limit: int) -> 
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def others(folder: Path) -> str:
-    """A Python with the other splitters installed."""
+def others(folder: Path, packages: Sequence[str] = PACKAGES) -> str:
+    """A Python with these packages installed, made once."""
     python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    if not (folder / "complete").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        # None of them needs torch here, and it would fill the disk.
+        refused = folder / "constraints.txt"
+        refused.write_text("torch<0\n", encoding="utf-8")
+        install = [python, "-m", "pip", "install", "--quiet", "-c", refused, *packages]
+        subprocess.run(install, check=True)
+        (folder / "complete").touch()
     return str(python)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from xml.sax.saxutils import escape
 
 from ragstone.types import Blob
@@ -23,6 +25,48 @@ def zipped(parts: Mapping[str, str | bytes]) -> bytes:
         for name, content in parts.items():
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def compound(streams: Mapping[str, bytes]) -> bytes:
+    """A compound file (OLE) with these streams by path. Zeros fill them up to 4,096 bytes: shorter
+    ones would stand in sectors of another kind."""
+    streams = {path: data.ljust(4096, b"\x00") for path, data in streams.items()}
+    folders = (path.split("/")[:depth] for path in streams for depth in range(1, path.count("/") + 2))
+    paths = sorted({"/".join(folder) for folder in folders})
+    kids = {
+        parent: [path for path in paths if path.rpartition("/")[0] == parent and path != parent]
+        for parent in ["", *paths]
+    }
+    number = {"": 0} | {path: index for index, path in enumerate(paths, 1)}
+    after = {path: right for some in kids.values() for path, right in pairwise(some)}
+    end, free = 0xFFFFFFFE, 0xFFFFFFFF
+    table, sectors = [0xFFFFFFFD], bytearray(512)  # the first sector is the allocation table
+
+    def put(data: bytes) -> int:
+        count = -(-len(data) // 512)
+        first = len(table)
+        table.extend([*range(first + 1, first + count), end])
+        assert len(table) <= 128, "one sector of allocations is all there is"
+        sectors.extend(data.ljust(count * 512, b"\x00"))
+        return first if count else end
+
+    directory = b""
+    for path in ["", *paths]:
+        name = (path.rpartition("/")[2] or "Root Entry").encode("utf-16-le")
+        kind = 5 if not path else 2 if path in streams else 1
+        data = streams.get(path, b"")
+        first_kid = number[kids[path][0]] if kids[path] else free
+        directory += name.ljust(64, b"\x00") + struct.pack(
+            "<HBBIII36xIQ", len(name) + 2, kind, 1, free, number.get(after.get(path, "?"), free), first_kid,
+            put(data) if data else end, len(data),
+        )  # fmt: skip
+    start = put(directory)
+    allocation = struct.pack(f"<{len(table)}I", *table).ljust(512, b"\xff")
+    head = struct.pack(
+        "<8s16xHHHHH6xIIIIIIIIII", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0x3E, 3, 0xFFFE, 9, 6,
+        0, 1, start, 0, 4096, end, 0, end, 0, 0,
+    )  # fmt: skip
+    return head.ljust(512, b"\xff") + allocation + sectors[512:]
 
 
 # --- PDF ---------------------------------------------------------------------------

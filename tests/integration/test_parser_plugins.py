@@ -43,7 +43,7 @@ def install(folder: Path, code: str) -> None:
     (about / "entry_points.txt").write_text("[ragstone.parsers]\nreversed = made_plugin:Reversed\n")
 
 
-async def test_an_installed_plugin_is_used_by_the_workers(
+async def test_a15_an_installed_plugin_is_used_by_the_workers(
     pool: ParserPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, GOOD)

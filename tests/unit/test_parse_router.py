@@ -54,7 +54,7 @@ PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentatio
         ("a.txt", b"The mark %PDF-1.7 begins a PDF file.", "text/plain"),
     ],
 )
-def test_the_content_decides(name: str, data: bytes, media_type: str) -> None:
+def test_a14_the_content_decides(name: str, data: bytes, media_type: str) -> None:
     assert parse(blob(name, data)).media_type == media_type
 
 

@@ -53,7 +53,7 @@ def test_lines_above_a_table_and_years_over_columns() -> None:
     )
 
 
-def test_rows_of_other_lengths_lose_nothing() -> None:
+def test_c15_rows_of_other_lengths_lose_nothing() -> None:
     assert text_of("a.csv", "a,b\n1\n1,2,3\n") == (
         "| a | b |  |\n| --- | --- | --- |\n| 1 |  |  |\n| 1 | 2 | 3 |"
     )
@@ -171,7 +171,7 @@ def test_cells_far_away_cost_nothing() -> None:
     assert text_of("b.xlsx", workbook({"S": sheet(rows)})) == "# S\n\na\n\n7"
 
 
-def test_long_sheets_are_read_whole() -> None:
+def test_c15_long_sheets_are_read_whole() -> None:
     rows = cells(1, "no", "name") + "".join(cells(n, str(n), f"行{n}") for n in range(2, 5000))
     text = text_of("b.xlsx", workbook({"S": sheet(rows)}))
     assert text.count("\n|") == 5000

@@ -38,7 +38,7 @@ def test_a_paragraph_that_does_not_fit_is_cut_at_sentences_then_words() -> None:
     assert split("one two three four five", max_size=12) == ["one two", "three four", "five"]
 
 
-def test_a_chinese_sentence_that_does_not_fit_is_cut_at_its_commas() -> None:
+def test_w07_c26_a_chinese_sentence_that_does_not_fit_is_cut_at_its_commas() -> None:
     assert split("水泵坏了以后，我们先关掉电源，再打开盖子检查叶轮", max_size=16) == [
         "水泵坏了以后，我们先关掉电源，",
         "再打开盖子检查叶轮",
@@ -57,7 +57,7 @@ def test_no_visible_character_is_divided() -> None:
     assert split("e\u0301" * 3, max_size=3) == ["e\u0301"] * 3
 
 
-def test_the_overlap_is_whole_sentences_within_its_size() -> None:
+def test_a20_the_overlap_is_whole_sentences_within_its_size() -> None:
     text = "Ants dig. Bees hum. Cats nap. Dogs run. Eels swim."
     assert split(text, max_size=30, overlap=12) == [
         "Ants dig. Bees hum. Cats nap.",
@@ -138,7 +138,7 @@ def test_a_word_is_not_cut_when_it_fits_alone() -> None:
     assert split("ab " + "x" * 19, max_size=20) == ["ab", "x" * 19]
 
 
-def test_chunks_carry_page_metadata_and_place() -> None:
+def test_a20_a23_chunks_carry_page_metadata_and_place() -> None:
     document = Document(
         text="First page.\n\nSecond page.",
         pages=(PageSpan(number=1, start=0, end=13), PageSpan(number=2, start=13, end=25)),
@@ -187,7 +187,7 @@ class Greedy:
         return len(text) + 3
 
 
-def test_the_limit_holds_when_a_slice_has_more_tokens_than_its_stretch() -> None:
+def test_c23_the_limit_holds_when_a_slice_has_more_tokens_than_its_stretch() -> None:
     document = Document(text="One two three. " * 20)
     chunks = RecursiveSplitter(max_size=20, overlap=5, tokenizer=Greedy())(document)
     assert chunks
@@ -261,7 +261,7 @@ def test_a_long_context_drops_outer_headings_then_shortens() -> None:
     assert tokenizer.count(limited) == 6
 
 
-def test_every_chunk_has_the_context_of_its_start() -> None:
+def test_c16_every_chunk_has_the_context_of_its_start() -> None:
     document = with_headings("# Oil\n\nUse thin oil only.\n\n# Water\n\nUse rain water.", title="Pump")
     first, second = RecursiveSplitter(max_size=30, overlap=0)(document)
     assert isinstance(first, Chunk)
@@ -269,3 +269,17 @@ def test_every_chunk_has_the_context_of_its_start() -> None:
     assert second.embedding_text == "Pump > Manual > Water\n# Water\n\nUse rain water."
     bare = RecursiveSplitter(max_size=30, overlap=0, context_size=0)(document)
     assert [chunk.context for chunk in bare] == ["", ""]
+
+
+@pytest.mark.parametrize(("max_size", "overlap"), [(300, 30), (500, 50)])
+def test_a21_a22_c5_sizes_of_300_and_500_tokens_hold_and_lose_nothing(max_size: int, overlap: int) -> None:
+    assert (RecursiveSplitter().max_size, RecursiveSplitter().overlap) == (300, 30)
+    tokenizer = FakeEmbedder().tokenizer
+    text = "\n\n".join(
+        f"第{n}条 付款期限为三十天。 Clause {n} names the price and the term." for n in range(400)
+    )
+    chunks = RecursiveSplitter(max_size=max_size, overlap=overlap, tokenizer=tokenizer)(Document(text=text))
+    assert all(tokenizer.count(chunk.text) <= max_size for chunk in chunks)
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    covered = {place for chunk in chunks for place in range(chunk.start, chunk.end)}
+    assert all(sign.isspace() for place, sign in enumerate(text) if place not in covered)

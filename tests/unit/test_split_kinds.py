@@ -138,7 +138,7 @@ def test_a24_a_parent_must_be_larger_than_its_children() -> None:
         ParentChildSplitter(parent_size=100, child_size=100)
 
 
-def test_small_chunks_are_joined_up_to_a_minimum() -> None:
+def test_c17_small_chunks_are_joined_up_to_a_minimum() -> None:
     text = "# A\n\nOne two three.\n\n# B\n\nTwo three four five.\n\n" + "Six seven eight. " * 6
     starts = [text.index(name) for name in ("# A", "# B")]
     document = Document(
@@ -161,7 +161,7 @@ TABLE = "Prices of the year:\n\n| Item | Price in yuan |\n| --- | --- |\n" + "\n
 )
 
 
-def test_a_long_table_is_cut_by_rows_and_its_header_repeated_in_the_context() -> None:
+def test_c16_a_long_table_is_cut_by_rows_and_its_header_repeated_in_the_context() -> None:
     document = Document(text=TABLE + "\n\nThat is all.", title="List")
     chunks = RecursiveSplitter(max_size=120, overlap=0)(document)
     assert len(chunks) > 3

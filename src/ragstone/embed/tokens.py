@@ -76,6 +76,23 @@ class Folding(dict[int, str]):
         return folded
 
 
+class Single(dict[str, tuple[int, float]]):
+    """The piece that one character is, with its score. Fills itself: a text has few different ones,
+    and a small table is read much faster than the vocabulary."""
+
+    def __init__(self, pieces: dict[str, int], scores: Sequence[float], unknown: int) -> None:
+        super().__init__()
+        self._pieces, self._scores = pieces, scores
+        # No piece scores as low as an unknown character.
+        self._unknown = unknown, min(scores) - _UNKNOWN_PENALTY
+
+    def __missing__(self, character: str) -> tuple[int, float]:
+        piece = self._pieces.get(character)
+        found = self._unknown if piece is None else (piece, self._scores[piece])
+        self[character] = found
+        return found
+
+
 class UnigramTokenizer:
     """Implements `protocols.Tokenizer`, and gives ids to the model. Safe to share between threads.
 
@@ -92,7 +109,7 @@ class UnigramTokenizer:
         self._pieces = pieces
         self._scores = scores
         self._unknown = unknown
-        self._unknown_score = min(scores) - _UNKNOWN_PENALTY
+        self._single = Single(pieces, scores, unknown)
         self._longest = _longest(pieces)
         self._folding = Folding(spaces, dropped)
         self._cut_short = lru_cache(_CACHED_WORDS)(self._cut)
@@ -117,12 +134,18 @@ class UnigramTokenizer:
         offsets: list[tuple[int, int]] = []
         last = 0
         for word in self._words(text):
-            for _, start, end in self._cut_word(word.text):
-                span = word.span(max(start - 1, 0), max(end - 1, 1))
-                if end == 1 and span[0] >= last:
-                    span = (max(last, span[0] - 1), span[0])
-                offsets.append(span)
-                last = span[1]
+            pieces = self._cut_word(word.text)
+            _, _, end = pieces[0]
+            span = word.span(0, max(end - 1, 1))
+            if end == 1 and span[0] >= last:
+                span = (max(last, span[0] - 1), span[0])
+            offsets.append(span)
+            if word.spans is None:
+                before = word.offset - 1
+                offsets += [(before + start, before + end) for _, start, end in pieces[1:]]
+            else:
+                offsets += [word.span(start - 1, end - 1) for _, start, end in pieces[1:]]
+            last = offsets[-1][1]
         return offsets
 
     def _words(self, text: str) -> Iterator[Word]:
@@ -150,17 +173,21 @@ class UnigramTokenizer:
         """The likeliest pieces, by dynamic programming from left to right."""
         text = SPACE + word
         length = len(text)
-        find, scores, longest = self._pieces.get, self._scores, self._longest
+        find, scores, longest, single = self._pieces.get, self._scores, self._longest, self._single
         best = [float("-inf")] * (length + 1)
         best[0] = 0.0
         origin = [0] * (length + 1)
         chosen = [self._unknown] * (length + 1)
         for start in range(length):
             reached = best[start]
-            unknown = reached + self._unknown_score
-            if unknown > best[start + 1]:
-                best[start + 1], origin[start + 1], chosen[start + 1] = unknown, start, self._unknown
-            for end in range(start + 1, min(length, start + longest.get(text[start : start + 2], 1)) + 1):
+            piece, score = single[text[start]]
+            score += reached
+            if score > best[start + 1]:
+                best[start + 1], origin[start + 1], chosen[start + 1] = score, start, piece
+            size = longest.get(text[start : start + 2])
+            if size is None:
+                continue
+            for end in range(start + 2, min(length, start + size) + 1):
                 piece = find(text[start:end])
                 if piece is not None:
                     score = reached + scores[piece]

@@ -15,7 +15,7 @@ from ragstone.parse.router import OLE_MAGIC, ZIP_MAGIC, is_misnamed, is_pdf, pac
 from ragstone.types import Blob, LoadFailure
 
 if TYPE_CHECKING:
-    from ragstone.parse.ole import Container
+    from ragstone.parse.msg import Message
 
 
 def members(blob: Blob) -> Iterator[Blob | LoadFailure]:
@@ -100,16 +100,18 @@ def _outlook_entries(blob: Blob) -> Iterator[Entry]:
     message = Message(container)
     for number, place in enumerate(message.attachments, 1):
         path = message.file_name(place) or f"part {number}.bin"
-        stream = f"{place}/__substg1.0_{_ATTACHED}"
-        if stream not in container:  # a message or an object within the message
+        if message.holds_data(place):
+            yield Entry(path=path, read=partial(_outlook_file, message, place))
+        elif (inner := message.within(place)) is not None:
+            stem = PurePosixPath(inner.subject.replace("/", "-")).name[:100] or f"mail {number}"
+            yield Entry(path=f"{stem}.eml", read=partial(_outlook_mail, blob, inner))
+        else:  # an object of a program, such as a sheet pasted into the text
             yield refused(path, UnsupportedContent("parse.member_kind", name=path, found="OLE"))
-            continue
-        yield Entry(path=path, read=partial(_outlook_read, container, stream))
 
 
-# MS-OXPROPS: the bytes of an attached file.
-_ATTACHED = "37010102"
+def _outlook_file(message: Message, place: str, limit: int) -> bytes:
+    return message.file(place)[: limit + 1]
 
 
-def _outlook_read(container: Container, stream: str, limit: int) -> bytes:
-    return container.read(stream)[: limit + 1]
+def _outlook_mail(blob: Blob, message: Message, limit: int) -> bytes:
+    return message.as_mail(blob).as_bytes()[: limit + 1]

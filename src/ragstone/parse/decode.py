@@ -18,6 +18,9 @@ from ragstone.errors import UnsupportedContent
 # Enough characters to judge an encoding by; the whole file is still decoded strictly.
 SAMPLE = 4_000
 
+COMMON = 0.9
+"""Share of characters that must be common ones where a text may as well be something else."""
+
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -100,6 +103,12 @@ def _by_zero_bytes(data: bytes) -> Decoded | None:
         return _strict(data, "utf-16-le")
     if even > 8 * odd and even > len(head) / 50:
         return _strict(data, "utf-16-be")
+    # Chinese and its like has zero bytes at its spaces and line ends only; bytes that are
+    # something else would not make common characters nearly throughout.
+    if len(data) % 2 == 0 and not (odd and even):
+        decoded = _strict(data, "utf-16-le" if odd else "utf-16-be")
+        if decoded and max(_gb_score(decoded.text), _big5_score(decoded.text)) > COMMON:
+            return decoded
     return None
 
 
@@ -304,6 +313,8 @@ _INVISIBLE = re.compile(
     "|(?<=[\u0000-\u05ff\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef])[\u200c\u200d]"
     "|(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0020-\U000e007f]+"
 )
+# Colours and movements of a terminal (ECMA-48), as logs hold them.
+_TERMINAL = re.compile("\x1b\\[[0-?]{0,64}[ -/]{0,4}[@-~]")
 _LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\x0b\x0c]")
 
 
@@ -313,8 +324,10 @@ def tidy_characters(text: str) -> str:
     A word that a soft hyphen or a zero-width space broke up is one word again, so that
     a search finds it.
     """
+    if "\x1b" in text:
+        text = _TERMINAL.sub("", text).replace("\x1b", "")
     if text.isascii() and "\r" not in text and not _CONTROLS.search(text):
-        return text.replace("\x0b", "\n").replace("\x0c", "\n").replace("\x1b", "")
+        return text.replace("\x0b", "\n").replace("\x0c", "\n")
     text = _LINE_ENDS.sub("\n", text)
-    text = _CONTROLS.sub("", text.replace("\x1b", ""))
+    text = _CONTROLS.sub("", text)
     return unicodedata.normalize("NFC", _INVISIBLE.sub("", text))

@@ -206,6 +206,8 @@ def _notebook(blob: Blob, cells: list[Tree]) -> Document:
 
 def _output(output: Tree) -> str:
     fields = dict(output) if isinstance(output, tuple) else {}
+    if "ename" in fields:
+        return f"{_joined(fields['ename'])}: {_joined(fields.get('evalue', ''))}"
     data = fields.get("data")
     shown = dict(data).get("text/plain", "") if isinstance(data, tuple) else fields.get("text", "")
     return _joined(shown)[:20_000]

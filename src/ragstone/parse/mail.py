@@ -217,6 +217,8 @@ def _parts(blob: Blob, data: bytes) -> _Parts:
         message = message_from_bytes(data.lstrip(b"\r\n"), policy=_RAW)
         parts = _Parts(message, [], [])
         _sort(message, parts, depth=0)
+        if not parts.bodies and message in parts.attached and message.get_content_maintype() == "text":
+            parts.bodies, parts.attached = [message], []  # an invitation or a table is the whole mail
     except (RecursionError, ValueError, LookupError, TypeError, AttributeError, IndexError) as error:
         raise CorruptContent(
             "parse.corrupt", name=blob.name, found="EML", reason=type(error).__name__
@@ -236,6 +238,8 @@ def _sort(part: Message, parts: _Parts, *, depth: int) -> None:
     kind, children = part.get_content_type(), _children(part)
     if kind == "message/rfc822" and depth > 0:
         parts.attached.append(part)
+    elif kind == "message/delivery-status":
+        parts.bodies.append(part)  # why a mail came back, in fields
     elif kind == "multipart/alternative" and children:
         _sort_alternatives(children, parts, depth)
     elif children:
@@ -275,7 +279,8 @@ def _worth(bodies: list[Message]) -> tuple[bool, int]:
 
 def _is_body(part: Message) -> bool:
     kind = part.get_content_type()
-    return kind in ("text/plain", "text/html", "text/enriched") and not (
+    # A part of many parts without any is the text that stands where they should.
+    return kind in ("text/plain", "text/html", "text/enriched", "multipart/mixed") and not (
         part.get_content_disposition() == "attachment" or part.get_filename()
     )
 
@@ -291,6 +296,9 @@ def _is_layout(part: Message) -> bool:
 
 
 def _body(part: Message) -> tuple[str, list[Heading]]:
+    if part.get_content_type() == "message/delivery-status":
+        fields = [f"{name}: {value}" for block in _children(part) for name, value in block.items()]
+        return tidy_characters("\n".join(fields)), []
     data = _payload(part)
     if part.get_content_type() == "text/html":
         return _html_body(data, part.get_content_charset("") or "")

@@ -5,6 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from email.header import Header
+from email.mime.application import MIMEApplication
+from email.mime.message import MIMEMessage
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
+from email.utils import format_datetime
 from pathlib import PurePosixPath
 
 from ragstone.errors import UnsupportedContent
@@ -18,6 +24,10 @@ MEDIA_TYPE = "application/vnd.ms-outlook"
 
 _SUBJECT, _SENDER, _SENDER_ADDRESS, _SENDER_SMTP = "0037", "0C1A", "0C1F", "5D01"
 _TO, _CC, _BODY, _HTML, _RTF, _NAME, _SHORT_NAME = "0E04", "0E03", "1000", "1013", "1009", "3707", "3704"
+_ATTACHED = "3701"
+_PROPERTIES = "__properties_version1.0"
+MAX_WITHIN = 10
+"""Messages within messages that are read."""
 _PAGES, _TIMES = (0x3FDE, 0x3FFD), (0x0039, 0x0E06)
 
 # What every compressed RTF may refer to before its own beginning ([MS-OXRTFCP] 2.1.2.1).
@@ -35,7 +45,7 @@ def parse_msg(blob: Blob, container: Container) -> Document:
         CorruptContent, NoText
     """
     message = Message(container)
-    subject, sender = message.text(_SUBJECT), message.sender
+    subject, sender = message.subject, message.sender
     outline = Outline()
     outline.heading(1, subject)
     head = [("From", sender), ("To", message.text(_TO)), ("Cc", message.text(_CC))]
@@ -46,7 +56,7 @@ def parse_msg(blob: Blob, container: Container) -> Document:
     metadata: dict[str, MetadataValue] = {"author": sender} if sender else {}
     if message.time is not None:
         metadata["created"] = message.time
-    names = [message.file_name(place) or "?" for place in message.attachments]
+    names = [message.name_of(place) or "?" for place in message.attachments]
     if names:
         outline.block(f"Attachments: {', '.join(names)}")
     return document(
@@ -60,15 +70,19 @@ def parse_msg(blob: Blob, container: Container) -> Document:
 
 
 class Message:
-    """The properties of a message, and the places (`__attach_version1.0_#...`) of its attachments."""
+    """The properties of a message, and the places (`__attach_version1.0_#...`) of its attachments.
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        numbers = dict(_fixed(container.read("__properties_version1.0"), 32))
+    `root` is the storage of a message within the message, empty for the file's own.
+    """
+
+    def __init__(self, container: Container, root: str = "") -> None:
+        self._container, self._root = container, root
+        numbers = dict(_fixed(container.read(f"{root}{_PROPERTIES}"), 24 if root else 32))
         self.time = next((_time(numbers[name]) for name in _TIMES if name in numbers), None)
         pages = [int.from_bytes(numbers[name][:4], "little") for name in _PAGES if name in numbers]
         self._page = next((f"cp{page}" for page in pages if page not in (0, 1200)), "")
-        folders = {name.partition("/")[0] for name in container.names}
+        names = (name.removeprefix(root) for name in container.names if name.startswith(root))
+        folders = {name.partition("/")[0] for name in names}
         self.attachments = sorted(name for name in folders if name.startswith("__attach_version1.0"))
 
     @property
@@ -81,19 +95,61 @@ class Message:
 
     def text(self, name: str, place: str = "") -> str:
         """A property of text, in either of its encodings; empty when it is not there."""
-        stem = f"{place}/__substg1.0_{name}" if place else f"__substg1.0_{name}"
+        stem = self._root + (f"{place}/__substg1.0_{name}" if place else f"__substg1.0_{name}")
         wide = self._container.read(f"{stem}001F")
         if wide:
             return tidy_characters(wide.decode("utf-16-le", "replace")).strip("\x00")
         return self._narrow(self._container.read(f"{stem}001E")).strip("\x00")
+
+    def name_of(self, place: str) -> str:
+        """What the attachment at `place` is called: a file's name, or the subject of a message."""
+        inner = self.within(place)
+        return self.file_name(place) or (inner.subject if inner else "")
 
     def file_name(self, place: str) -> str:
         """The name of the attachment at `place`, without folders."""
         name = self.text(_NAME, place) or self.text(_SHORT_NAME, place)
         return PurePosixPath(name.replace("\\", "/")).name
 
+    @property
+    def subject(self) -> str:
+        return self.text(_SUBJECT)
+
     def data(self, name: str) -> bytes:
-        return self._container.read(f"__substg1.0_{name}0102")
+        return self._container.read(f"{self._root}__substg1.0_{name}0102")
+
+    def file(self, place: str) -> bytes:
+        """The bytes of the attachment at `place`."""
+        return self._container.read(f"{self._root}{place}/__substg1.0_{_ATTACHED}0102")
+
+    def holds_data(self, place: str) -> bool:
+        """Whether the attachment at `place` is a file."""
+        return f"{self._root}{place}/__substg1.0_{_ATTACHED}0102" in self._container
+
+    def within(self, place: str) -> Message | None:
+        """The message that is the attachment at `place`, if it is one."""
+        root = f"{self._root}{place}/__substg1.0_{_ATTACHED}000D/"
+        return Message(self._container, root) if f"{root}{_PROPERTIES}" in self._container else None
+
+    def as_mail(self, blob: Blob, depth: int = 0) -> MIMEMultipart:
+        """The same message as mail, so that a message within a message is a file of its own."""
+        mail = MIMEMultipart()
+        fields = [("Subject", self.subject), ("From", self.sender), ("To", self.text(_TO))]
+        for name, value in [*fields, ("Cc", self.text(_CC))]:
+            if value:
+                mail[name] = Header(value, "utf-8", maxlinelen=10_000).encode(linesep="")
+        if self.time is not None:
+            mail["Date"] = format_datetime(self.time)
+        mail.attach(MIMEText(_body(blob, self), "plain", "utf-8"))
+        for place in self.attachments if depth < MAX_WITHIN else ():
+            if (inner := self.within(place)) is not None:
+                mail.attach(MIMEMessage(inner.as_mail(blob, depth + 1)))
+            elif self.holds_data(place):
+                part = MIMEApplication(self.file(place))
+                name = ("utf-8", "", self.file_name(place) or "part.bin")
+                part.add_header("Content-Disposition", "attachment", filename=name)
+                mail.attach(part)
+        return mail
 
     def _narrow(self, data: bytes) -> str:
         if not data:

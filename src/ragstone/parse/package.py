@@ -30,7 +30,9 @@ class Package:
             self._zip = zipfile.ZipFile(io.BytesIO(blob.data))
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise self._corrupt(error) from error
-        self.names = frozenset(self._zip.namelist())
+        # Some programs part folders as Windows does.
+        self._members = {info.filename.replace("\\", "/"): info for info in self._zip.infolist()}
+        self.names = frozenset(self._members)
 
     def check_size(self) -> None:
         if sum(info.file_size for info in self._zip.infolist()) > MAX_UNPACKED:
@@ -41,10 +43,10 @@ class Package:
         if name not in self.names:
             return b""
         allowed = min(limit, self._left)
-        if self._zip.getinfo(name).file_size > allowed:
+        if self._members[name].file_size > allowed:
             raise ContentTooLarge("parse.unpacked", name=self._blob.name, limit=min(limit, MAX_UNPACKED))
         try:
-            with self._zip.open(name) as part:
+            with self._zip.open(self._members[name]) as part:
                 data = part.read(allowed + 1)
         except RuntimeError as error:  # what zipfile raises for an encrypted part
             raise PasswordRequired("parse.password", name=self._blob.name) from error

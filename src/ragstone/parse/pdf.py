@@ -18,6 +18,7 @@ from ragstone.parse import ocr
 from ragstone.parse.boxes import Block, located
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.outline import MAX_HEADING, Heading, document, markdown_headings
+from ragstone.parse.pdf_notes import notes
 from ragstone.types import Blob, Box, Document, PageSpan, Remark
 
 if TYPE_CHECKING:
@@ -44,11 +45,16 @@ class _Page:
     scan: bool = False
     markdown: str = ""
     blocks: list[Block] = field(default_factory=list[Block])
+    notes: list[str] = field(default_factory=list[str])
 
     def text(self) -> str:
+        """The better reading, then as quotes the notes that it does not show."""
+        text = self.plain or ""
         if self.plain is None or (self.markdown and _agreement(self.plain, self.markdown) >= AGREEMENT):
-            return self.markdown
-        return self.plain
+            text = self.markdown
+        shown = _squashed(text) if self.notes else ""
+        unseen = ["> " + " ".join(note.split()) for note in self.notes if _squashed(note) not in shown]
+        return "\n\n".join(filter(None, [text, *unseen]))
 
 
 def parse_pdf(blob: Blob) -> Document:
@@ -119,7 +125,8 @@ def _read_plain(blob: Blob) -> tuple[list[_Page], str]:
             except pypdfium2.PdfiumError:
                 pages.append(_Page(None, picture=False))
             else:
-                pages.append(_Page(_tidy_plain(plain), picture=bool(pictures), scan=scan))
+                read = _Page(_tidy_plain(plain), picture=bool(pictures), scan=scan, notes=list(notes(page)))
+                pages.append(read)
         return pages, _sane_title(cast("str", pdf.get_metadata_value("Title")))
     finally:
         pdf.close()

@@ -1,4 +1,5 @@
-"""XLSX: every sheet under its name, cells as they are shown, formulas by their last value.
+"""XLSX: every sheet under its name, cells as they are shown, formulas by their last value,
+or as they are written where no program has computed them.
 
 Read straight from its XML: the libraries tried give dates and numbers without their
 formats (2.5% is 0.025) and drop comments. A hidden sheet is marked; a cell that covers
@@ -28,6 +29,7 @@ MAX_FILLED_ROWS = 200
 
 _CELL = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
 _MERGE = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*?\bref="([A-Z]{1,3}\d{1,7}):([A-Z]{1,3}\d{1,7})"')
+_LINK = re.compile(r'HYPERLINK\("((?:[^"]|"")*)"(?:,\s*"((?:[^"]|"")*)")?\)', re.IGNORECASE)
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -183,14 +185,16 @@ class _Cells:
         return row
 
     def _text(self, cell: Element) -> str:
-        kind, value = cell.get("t", "n"), ""
+        kind, value, computed = cell.get("t", "n"), "", ""
         for item in cell:
             if item.tag.endswith("}v"):
                 value = item.text or ""
+            elif item.tag.endswith("}f"):
+                computed = item.text or ""
             elif item.tag.endswith("}is"):
                 return _plain(item)
         if not value:
-            return ""
+            return _formula(computed) if computed else ""
         if kind == "s":
             index = int(value) if value.isdecimal() else -1
             return self._strings[index] if 0 <= index < len(self._strings) else ""
@@ -207,6 +211,12 @@ class _Cells:
             return show(number)
         except (ValueError, OverflowError):
             return value
+
+
+def _formula(code: str) -> str:
+    """What a formula says that no program has computed yet: the text of a link, else itself."""
+    link = _LINK.fullmatch(code)
+    return _unescaped((link[2] or link[1]).replace('""', '"') if link else f"={code}")
 
 
 def _merged(data: bytes) -> dict[tuple[int, int], int]:

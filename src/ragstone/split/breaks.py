@@ -161,22 +161,31 @@ class Breaks:
 
         When only words count, every word is such a unit. No further than `limit` is looked.
         """
-        beyond = max(limit, position) + 1
         if self._first > SENTENCE:
-            return next(self.words(position + 1, limit), beyond)
-        atom = self.atom(position + 1)
-        if atom and atom[0] == position:
-            return self.skip(atom[1])
+            return next(self.words(position + 1, limit), max(limit, position) + 1)
         number = max(0, bisect_right(self._block_starts, position) - 1)
         for start, end, whole in self._blocks[number : number + 1]:
-            if not whole:
+            if not whole and not self._begins_atom(position):
                 inside = self._inside((start, end), max(position, start) + 1, min(end, limit))
                 if found := next(inside, 0):
                     return found
+        return self.next_block(position)
+
+    def next_block(self, position: int) -> int:
+        """Where the paragraph, item or line after the one at `position` begins; else the end of the text.
+
+        A heading goes with the one below it, and fenced code is one.
+        """
+        if atom := self._begins_atom(position):
+            return self.skip(atom[1])
         following = bisect_right(self._block_starts, position)
         while following < len(self._blocks) and self._block_starts[following] in self._held:
             following += 1
-        return self._block_starts[following] if following < len(self._blocks) else beyond
+        return self._block_starts[following] if following < len(self._blocks) else len(self._text)
+
+    def _begins_atom(self, position: int) -> Span | None:
+        atom = self.atom(position + 1)
+        return atom if atom and atom[0] == position else None
 
     def atom(self, position: int) -> Span | None:
         """The row of a table or fenced code that a cut at `position` would divide."""

@@ -113,7 +113,9 @@ class Cutter:
         return end
 
     def _trimmed(self, start: int, cut: int) -> int:
-        return start + len(self._text[start:cut].rstrip())
+        while cut > start and self._text[cut - 1].isspace():
+            cut -= 1
+        return cut
 
     def _overlap_start(self, start: int, end: int, floor: int, rank: int) -> int:
         """Where the next chunk begins: units before `floor` within the overlap, or `floor`."""
@@ -125,8 +127,10 @@ class Cutter:
             first = next(candidates, None)
             if first is None:
                 continue
-            target = self._first_unit_end(floor) if target < 0 else target
-            if not self._fits(first, target):
+            # Where the whole block fits, so does its first unit, which need not be looked for.
+            if target < 0 and not self._fits(first, self._breaks.next_block(floor)):
+                target = self._first_unit_end(floor)
+            if target >= 0 and not self._fits(first, target):
                 # The more is repeated the less room is left, so the fitting ones come last.
                 rest = list(candidates)
                 found = bisect_left(rest, True, key=lambda position: self._fits(position, target))

@@ -74,9 +74,9 @@ class Tokens:
         while begin < len(text):
             end = _stretch_end(text, begin)
             self._words = self._words and (end == len(text) or text[end - 1] in _SPACES)
-            for start, stop in tokenizer.offsets(text[begin:end]):
-                self._starts.append(begin + start)
-                self._ends.append(begin + stop)
+            offsets = tokenizer.offsets(text[begin:end])
+            self._starts.extend([begin + start for start, _ in offsets])
+            self._ends.extend([begin + stop for _, stop in offsets])
             begin = end
 
     def size(self, start: int, end: int) -> int:
