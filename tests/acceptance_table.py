@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +39,6 @@ class Rows:
     groups: Mapping[str, str]
     titles: Mapping[str, Mapping[str, str]]
     lacks: Mapping[str, str]
-    unnamed: frozenset[str] = field(default_factory=frozenset[str])
 
     @property
     def ids(self) -> list[str]:
@@ -53,7 +52,6 @@ def read_rows(path: Path = ROWS) -> Rows:
         groups=groups,
         titles={group: data[group] for group in groups},
         lacks=data["open"],
-        unnamed=frozenset(data["unnamed"]["rows"]),
     )
 
 
@@ -92,9 +90,7 @@ def state(row: str, rows: Rows, proved: Mapping[str, Mapping[str, list[str]]]) -
     lack = rows.lacks.get(row, "")
     if links:
         return f"{links}. Open: {lack}" if lack else links
-    if lack:
-        return f"open: {lack}"
-    return "open: no test names it yet" if row in rows.unnamed else ""
+    return f"open: {lack}" if lack else ""
 
 
 def table() -> str:

@@ -186,7 +186,7 @@ async def test_a_bad_splitter_is_refused_and_the_old_generation_answers(store: P
 
 @pytest.mark.parametrize("embedder", [A, B])
 async def test_a_golden_set_refuses_by_recall(store: PostgresStore, embedder: FakeEmbedder) -> None:
-    """D1: recall@10 of the new generation against the old; of another model that is by words."""
+    """C47: D1: recall@10 of the new generation against the old; of another model that is by words."""
     await fill(store, 20)
     questions = tuple(Question(query_id=f"q{n}", text=f"shared word{n}") for n in range(20))
     relevant = {f"q{n}": {f"u:{n}": 1} for n in range(20)}

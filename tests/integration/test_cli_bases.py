@@ -147,6 +147,7 @@ def test_a_wrong_database_password_is_told_without_it(ragstone: CommandLine, ext
 def test_two_adds_of_one_folder_at_once_both_end_well(
     ragstone: CommandLine, tmp_path: Path, base: str
 ) -> None:
+    """C45"""
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(20):

@@ -102,6 +102,8 @@ async def test_events_come_in_order_and_the_deltas_are_the_answer(retriever: Sto
 
 
 async def test_the_trace_says_what_every_stage_did(retriever: StoreRetriever) -> None:
+    """C48"""
+
     async def first(query: Query, hits: list[Hit]) -> list[Hit]:
         return hits[:1]
 
