@@ -267,7 +267,7 @@ async def test_only_one_process_builds(store: PostgresStore, conninfo: str) -> N
 
 
 async def test_a_generation_begins_with_two_connections(conninfo: str) -> None:
-    """Who holds the base's lock must not wait for a connection that others hold while they wait for the lock."""
+    """Who holds the base's lock must not wait for a connection: those who have one wait for the lock."""
     async with await Database.open(conninfo, max_size=2, wait=2) as database:
         store = await PostgresStore.open(database)
         await fill(store, 2)
