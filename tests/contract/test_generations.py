@@ -266,6 +266,28 @@ async def test_only_one_process_builds(store: PostgresStore, conninfo: str) -> N
     assert (await rebuild(store, B).run(BASE)).swapped
 
 
+async def test_a_generation_begins_with_two_connections(conninfo: str) -> None:
+    """Who holds the base's lock must not wait for a connection: those who have one wait for the lock."""
+    async with await Database.open(conninfo, max_size=2, wait=2) as database:
+        store = await PostgresStore.open(database)
+        await fill(store, 2)
+        assert (await rebuild(store, B).run(BASE)).swapped
+
+
+async def test_a_generation_takes_vectors_of_its_own_model_only(store: PostgresStore) -> None:
+    await fill(store, 1)
+    async with store.generations.alone(BASE):
+        building = await store.generations.begin(BASE, B.identity, B.dimension, settings="lines")
+    (missing,) = await store.generations.missing(building.generation_id)
+    document = await store.document(missing.document_id)
+    assert document is not None
+    chunks = lines(document)
+    values = await A.embed_documents([chunk.embedding_text for chunk in chunks])
+    with pytest.raises(ModelMismatch):
+        await store.generations.write(building, document, chunks, values)
+    assert [item.chunks for item in await store.generations.of_base(BASE)] == [2, 0]
+
+
 async def test_collecting_leaves_what_answers(store: PostgresStore) -> None:
     await fill(store)
     await rebuild(store, B).run(BASE)

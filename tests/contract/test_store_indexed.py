@@ -471,6 +471,19 @@ async def test_a_new_copy_takes_the_place_of_the_old_and_leaves_nothing_of_it(da
         assert await (await connection.execute("SELECT count(*) FROM indexes")).fetchone() == (1,)
 
 
+async def test_writers_do_not_wait_for_a_copy_that_is_forgotten(database: Database) -> None:
+    store = await through(database, MemoryVectorIndex())
+    await fill(store, 1)
+    plain = await PostgresStore.open(database)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE indexes SET state = 'retired'")
+        await connection.commit()
+        await connection.execute("DELETE FROM indexes")
+        with anyio.fail_after(20):
+            await put(plain, "new", "a passage")
+    assert len(await in_database(database)) == await plain.count(EVERYTHING)
+
+
 async def test_without_an_index_there_is_nothing_to_fill_and_nothing_in_the_outbox(
     database: Database,
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ragstone.errors import InvalidSetting, StoreUnavailable
 from ragstone.protocols import VectorIndex
-from ragstone.store.index.milvus import MilvusIndex
+from ragstone.store.index.milvus import MilvusIndex, connection_arguments
 from ragstone.store.index.redis import RedisIndex
 from ragstone.testing.index_contract import VectorIndexContract, X, rows
 from ragstone.testing.vector_index import MemoryVectorIndex
@@ -54,6 +54,16 @@ class TestRedis(VectorIndexContract):
         index = await RedisIndex.open(redis8_url)
         yield index
         await index.aclose()
+
+
+def test_user_and_password_of_a_milvus_address_are_read_without_their_escapes() -> None:
+    found = connection_arguments("https://me%40here:p%40ss%2Fword@milvus.example:19530/library")
+    assert found == {
+        "uri": "https://milvus.example:19530",
+        "user": "me@here",
+        "password": "p@ss/word",
+        "db_name": "library",
+    }
 
 
 @pytest.mark.parametrize("kind", [MilvusIndex, RedisIndex])

@@ -70,6 +70,17 @@ def test_what_is_new_changed_and_gone(ragstone: CommandLine, folder: Path, base:
     assert ragstone("search", "herons", "--mode", "text", "--base", base).code == 3
 
 
+def test_a_plan_with_other_settings_leaves_those_of_the_base(
+    ragstone: CommandLine, folder: Path, base: str
+) -> None:
+    """A33: `--dry-run` changes nothing, not even what the base says it was made with."""
+    ragstone("sync", folder, "--base", base)
+    for _ in range(2):
+        plan = ragstone("sync", folder, "--base", base, "--dry-run", RAGSTONE_CHUNK_SIZE="40")
+        assert "ragstone reindex" in plan.err
+    assert not ragstone("reindex", "--base", base, "--json").json["swapped"]
+
+
 def test_a_rename_costs_no_embedding(ragstone: CommandLine, folder: Path, base: str) -> None:
     (folder / "one.md").write_text("The first note is about ferries.\n")  # no title: its name is not embedded
     ragstone("sync", folder, "--base", base)

@@ -238,6 +238,23 @@ async def test_a_cancelled_query_leaves_the_pool_whole(database: Database) -> No
         assert await values(connection, SQL("SELECT 1")) == [1]
 
 
+async def test_work_cancelled_before_it_has_its_connection_leaves_the_pool_whole(url: str) -> None:
+    async with await Database.open(url, max_size=1, wait=5) as database:
+        for steps in range(100):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancelled_after, steps, tasks.cancel_scope)
+                async with database.connection():
+                    await anyio.sleep_forever()
+        async with database.connection() as connection:
+            assert await values(connection, SQL("SELECT 1")) == [1]
+
+
+async def _cancelled_after(steps: int, scope: anyio.CancelScope) -> None:
+    for _ in range(steps):
+        await anyio.lowlevel.checkpoint()
+    scope.cancel()
+
+
 async def test_a_read_only_server_says_what_to_do(database: Database) -> None:
     write = SQL("CREATE TABLE t (x int)")
 

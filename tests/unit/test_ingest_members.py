@@ -159,3 +159,15 @@ async def test_many_containers_and_members_do_not_wait_for_each_other_for_ever()
     blobs = [box(f"{n}.zip", *(f"{n}-{m}=text {n} {m}" for m in range(40))) for n in range(12)]
     result = await run(store, *blobs)
     assert result.count("ready") == 12 * 41
+
+
+async def test_a_container_that_is_met_twice_in_one_run_ends_twice() -> None:
+    """A folder and a file in it are added together, so that the same archive comes again."""
+    store = Recorder()
+    twice = box("a.zip", "one=red", "two=!damaged", "three=blue")
+    result = await run(store, twice, box("b.zip", "four=white"), twice, twice)
+    assert await uris(store) == {
+        "file:///a.zip", "file:///a.zip!/one", "file:///a.zip!/three", "file:///b.zip", "file:///b.zip!/four",
+    }  # fmt: skip
+    assert (result.count("ready"), result.count("failed")) == (5, 3)
+    assert len(result.files) == 3 * 4 + 2

@@ -217,7 +217,9 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(site: Site) -> None
 async def test_a_sitemap_gives_its_pages_and_those_of_its_sitemaps(site: Site) -> None:
     for path in ("/docs/a", "/docs/b", "/other"):
         site.html(path, path + f'<a href="{site.url}/docs/linked">')
-    index = f"<sitemapindex><sitemap><loc>{site.url}/docs/more.xml.gz</loc></sitemap></sitemapindex>"
+    listed = (f"{site.url}/docs/more.xml.gz", "http://[nonsense")
+    index = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in listed)
+    index = f"<sitemapindex>{index}</sitemapindex>"
     site.pages["/docs/sitemap.xml"] = Page(body=index.encode())
     site.sitemap("/docs/more.xml.gz", f"{site.url}/docs/a", f"{site.url}/docs/b", f"{site.url}/docs/a",
                  f"{site.url}/other", "https://example.org/docs/", "nonsense")  # fmt: skip

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import anyio
 
-from ragstone.errors import (
-    InvalidStage,
-    first_error,
-)
+from ragstone.errors import InvalidStage, first_error
+from ragstone.ingest.results import IngestEvent, IngestResult
+from ragstone.ingest.run import Run
 from ragstone.protocols import (
     ChunkTransformer,
     Cleaner,
@@ -22,17 +20,7 @@ from ragstone.protocols import (
     Splitter,
     Unpacker,
 )
-from ragstone.types import (
-    DEFAULT_BASE,
-    Blob,
-    digest,
-)
-
-if TYPE_CHECKING:
-    pass
-
-from ragstone.ingest.results import IngestEvent, IngestResult
-from ragstone.ingest.run import Run
+from ragstone.types import DEFAULT_BASE, Blob, digest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ file, parsing, embedding and storing go on side by side while memory stays flat.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -27,11 +28,7 @@ from ragstone.errors import (
 )
 from ragstone.ingest.family import LOCKED, Family
 from ragstone.ingest.results import ChunksEmbedded, FileResult, IngestEvent, IngestResult, PagesRead
-from ragstone.protocols import (
-    Loaded,
-    Parser,
-    Unpacker,
-)
+from ragstone.protocols import Loaded, Parser, Unpacker
 from ragstone.trace import on_page
 from ragstone.types import (
     MEMBER_MARK,
@@ -100,8 +97,9 @@ class Run:
         self._seconds: dict[str, float] = {}
         self._gone: list[str] = []
         self._deleted = DeletionReport()
-        self._families: dict[str, Family] = {}
-        self._member_of: dict[str, Family] = {}
+        # By address, which a run may meet again: each time is a family of its own.
+        self._families: dict[str, deque[Family]] = {}
+        self._member_of: dict[str, deque[Family]] = {}
 
     def result(self) -> IngestResult:
         return IngestResult(
@@ -138,7 +136,7 @@ class Run:
                     await parsing.send(item)
                     continue
                 await room.acquire()
-                family = self._families[item.uri] = Family(item)
+                family = Family(item)
                 await self._send_members(family, self._pipeline.unpack, parsing)
                 families.start_soon(self._send_container, family, parsing, room)
 
@@ -153,7 +151,7 @@ class Run:
             async with aclosing(unpack(family.blob)) as members:
                 async for member in members:
                     family.member(member.uri)
-                    self._member_of[member.uri] = family
+                    self._member_of.setdefault(member.uri, deque()).append(family)
                     if isinstance(member, LoadFailure):
                         self._finish(_unread(member))
                     else:
@@ -182,6 +180,7 @@ class Run:
         if family.failed:
             values: dict[str, str | int] = {"name": family.blob.name, "count": family.failed}
             family.warnings.append(Remark(key="ingest.members_failed", values=values))
+        self._families.setdefault(family.blob.uri, deque()).append(family)
         await parsing.send(family.blob)
         room.release()
 
@@ -211,7 +210,7 @@ class Run:
         def report(done: int, pages: int) -> None:
             self._emit(PagesRead(uri=blob.uri, name=blob.name, done=done, pages=pages))
 
-        family = self._families.pop(blob.uri, None)
+        family = _taken(self._families, blob.uri)
         revision = self._pipeline.revision(blob.content_hash)
         with self._clock("parse"), on_page(report):
             parsed = await self._parse(blob)
@@ -347,7 +346,7 @@ class Run:
     def _finish(self, file: FileResult) -> None:
         self._files.append(file)
         self._emit(file)
-        if family := self._member_of.pop(file.uri, None):
+        if family := _taken(self._member_of, file.uri):
             family.failed += file.status == "failed"
             family.ended(file.error)
 
@@ -362,6 +361,17 @@ class Run:
             yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def _taken(families: dict[str, deque[Family]], uri: str) -> Family | None:
+    """The first family of this address, taken out; None where there is none."""
+    waiting = families.get(uri)
+    if not waiting:
+        return None
+    family = waiting.popleft()
+    if not waiting:
+        del families[uri]
+    return family
 
 
 def _paired(vectors: Vectors) -> Iterable[_Pair]:

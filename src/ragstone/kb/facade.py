@@ -27,7 +27,7 @@ from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
 from ragstone.kb.golden import Golden
 from ragstone.kb.loading import Loading
-from ragstone.kb.reindex import Check, Reindexed, ReindexEvent
+from ragstone.kb.reindex import Check, Rebuild, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
 from ragstone.kb.syncing import SyncResult, synced
 from ragstone.memory import window
@@ -453,23 +453,30 @@ class KnowledgeBases:
     async def _base_for_writing(self, name: str) -> str:
         """The base's id, once it is sure that its vectors are of the present model."""
         base_id = await bases.ensure(await self._database(), name)
-        rebuild = await self._app.rebuild()
+        rebuild = await self._fitting(name, base_id)
         embedder, generations = rebuild.embedder, rebuild.store.generations
-        found = await generations.active(base_id)
-        if found is not None and found.chunks:
-            if found.model != embedder.identity:
-                stored, current = found.model, embedder.identity
-                raise ModelMismatch("kb.model_changed", base=name, stored=stored, current=current)
-            if found.settings not in ("", rebuild.settings):
-                self._app.notify("kb.settings_changed", base=name)
         await generations.bind(base_id, embedder.identity, embedder.dimension, settings=rebuild.settings)
         return base_id
 
     async def _base_for_plan(self, name: str) -> str:
-        """As `_base_for_writing`, but a base that is not there is not made."""
-        if bases.checked_name(name) in await bases.ids_by_name(await self._database()):
-            return await self._base_for_writing(name)
-        return secrets.token_hex(8)  # the id of no base: nothing is stored in it
+        """As `_base_for_writing`, but nothing is changed: a base that is not there is not made."""
+        base_id = (await bases.ids_by_name(await self._database())).get(bases.checked_name(name))
+        if base_id is None:
+            return secrets.token_hex(8)  # the id of no base: nothing is stored in it
+        await self._fitting(name, base_id)
+        return base_id
+
+    async def _fitting(self, name: str, base_id: str) -> Rebuild:
+        """How the settings would build the base; refused where its vectors are of another model."""
+        rebuild = await self._app.rebuild()
+        found = await rebuild.store.generations.active(base_id)
+        if found is not None and found.chunks:
+            current = rebuild.embedder.identity
+            if found.model != current:
+                raise ModelMismatch("kb.model_changed", base=name, stored=found.model, current=current)
+            if found.settings not in ("", rebuild.settings):
+                self._app.notify("kb.settings_changed", base=name)
+        return rebuild
 
     async def _base_id(self, name: str | None) -> str | None:
         return None if name is None else (await bases.resolve(await self._database(), [name]))[0]

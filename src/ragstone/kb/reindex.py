@@ -78,9 +78,7 @@ class Rebuild:
         async with generations.alone(base_id):
             before = await self._answering(base_id)
             if before.made_with(self.embedder.identity, self.settings):
-                await generations.collect(base_id)
-                await self.store.tell_index()
-                return Reindexed(generation=before, before=before)
+                return await self._ended(before, before)
             target = await generations.begin(
                 base_id, self.embedder.identity, self.embedder.dimension, settings=self.settings
             )
@@ -102,12 +100,15 @@ class Rebuild:
             target = next((item for item in held if item.state == "retired"), None)
             if target is None:
                 raise NotFound("kb.no_earlier_generation")
-            same = target.made_with(self.embedder.identity, self.settings)
-            if not same and (missing := await generations.count_missing(target.generation_id)):
+            if target.made_with(self.embedder.identity, self.settings):
+                return await self._swapped(before, target, None)
+            # What is missing could only be built with other settings than its own.
+            await generations.index(target)
+            if missing := await generations.swap(target):
                 raise ModelMismatch(
                     "kb.roll_back_settings", count=missing, model=target.model, settings=target.settings
                 )
-            return await self._swapped(before, target, None)
+            return await self._ended(before, target)
 
     async def _answering(self, base_id: str) -> Generation:
         before = await self.store.generations.active(base_id)
@@ -130,14 +131,15 @@ class Rebuild:
                 break
         else:
             raise StoreUnavailable("kb.reindex_restless")
-        await generations.collect(target.base_id)
+        return await self._ended(before, target, embedded=build.embedded, reused=build.reused)
+
+    async def _ended(
+        self, before: Generation, target: Generation, *, embedded: int = 0, reused: int = 0
+    ) -> Reindexed:
+        await self.store.generations.collect(target.base_id)
         await self.store.tell_index()
-        return Reindexed(
-            generation=await self._answering(target.base_id),
-            before=before,
-            embedded=build.embedded,
-            reused=build.reused,
-        )
+        generation = await self._answering(target.base_id)
+        return Reindexed(generation=generation, before=before, embedded=embedded, reused=reused)
 
     async def _now(self, generation: Generation) -> Generation:
         held = await self.store.generations.of_base(generation.base_id)

@@ -175,7 +175,7 @@ class WebLoader:
         yield root
         host = urlsplit(request_url(source)).netloc
         for url in root.sitemaps[: self._max_pages] if isinstance(root, Sitemap) else ():
-            if urlsplit(url).netloc.lower() != host:
+            if _host(url) != host:
                 continue
             found = await self._load(url)
             if isinstance(found, Blob):
@@ -350,6 +350,14 @@ def _failure(url: str, error: ContentError) -> LoadFailure:
 
 def _bad_sitemap(url: str, reason: str) -> LoadFailure:
     return _failure(url, ContentError("load.sitemap", url=shown(url), reason=reason))
+
+
+def _host(url: str) -> str:
+    """Host and port as they are written in a sitemap; nothing where it is no address."""
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _login(url: str) -> dict[str, str]:

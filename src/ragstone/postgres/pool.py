@@ -118,12 +118,18 @@ class Database:
         """A connection that has just answered: one that died in the pool is replaced."""
         while True:
             connection = await self._pool.getconn()
+            sound = False
             try:
-                await self._pool.check_connection(connection)
-                return connection
-            except psycopg.Error:
-                await connection.close()
-                await self._pool.putconn(connection)
+                with suppress(psycopg.Error):
+                    await self._pool.check_connection(connection)
+                    sound = True
+                    return connection
+            finally:
+                # Also when the wait for it is cancelled: the pool would have one less from then on.
+                if not sound:
+                    with anyio.CancelScope(shield=True):
+                        await connection.close()
+                        await self._pool.putconn(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 from psycopg.rows import class_row
 
-from ragstone.errors import BaseNotFound, StoreError, StoreUnavailable
+from ragstone.errors import BaseNotFound, ModelMismatch, StoreError, StoreUnavailable
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.checks import checked_chunks
 from ragstone.store.hnsw import VectorIndexes
@@ -75,11 +75,8 @@ class Generations:
 
     async def of_base(self, base_id: str) -> list[Generation]:
         """All of them, the oldest first."""
-        async with (
-            self._database.connection() as connection,
-            connection.cursor(row_factory=class_row(Generation)) as cursor,
-        ):
-            return await (await cursor.execute(QUERIES["generations"], {"base_id": base_id})).fetchall()
+        async with self._database.connection() as connection:
+            return await _of_base(connection, base_id)
 
     async def active(self, base_id: str) -> Generation | None:
         """The one that answers; None before the first document."""
@@ -129,7 +126,7 @@ class Generations:
         known = await self._models.registered(model, dimension)
         async with self._database.transaction() as connection:
             await _lock_base(connection, base_id)
-            held = await self.of_base(base_id)
+            held = await _of_base(connection, base_id)
             for state in ("building", "retired"):
                 earlier = _in_state(held, state)
                 if earlier is not None and earlier.made_with(model, settings):
@@ -159,7 +156,14 @@ class Generations:
 
         Chunks get ids of their own, so that both generations can be read. False when the
         document has gone or is of another revision by now, or is there already.
+
+        Raises:
+            ModelMismatch: the vectors are not of the generation's model.
         """
+        if vectors.model != generation.model:
+            raise ModelMismatch(
+                "store.model", base=generation.base_id, stored=generation.model, model=vectors.model
+            )
         kept = await anyio.to_thread.run_sync(checked_chunks, document, list(chunks), vectors)
         model = await self._models.registered(vectors.model, vectors.dimension)
         rows = await anyio.to_thread.run_sync(_rows, generation, document, kept, vectors, model)
@@ -215,6 +219,11 @@ class Generations:
                 more = (await connection.execute(QUERIES["collect_documents"], values)).rowcount > 0
         async with self._database.connection() as connection:
             await connection.execute(QUERIES["delete_generation"], values)
+
+
+async def _of_base(connection: Connection, base_id: str) -> list[Generation]:
+    async with connection.cursor(row_factory=class_row(Generation)) as cursor:
+        return await (await cursor.execute(QUERIES["generations"], {"base_id": base_id})).fetchall()
 
 
 def _in_state(generations: Sequence[Generation], state: str) -> Generation | None:

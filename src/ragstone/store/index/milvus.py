@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import anyio
 import anyio.to_thread
@@ -176,8 +176,9 @@ class MilvusIndex:
         except (MilvusException, grpc.RpcError, OSError) as error:
             # What is known of the collections may be what was wrong.
             self._dimensions.clear()
-            reason = str(getattr(error, "message", "") or error or type(error).__name__).strip().splitlines()
-            raise StoreUnavailable("store.index_failed", index=self._identity, reason=reason[0]) from error
+            lines = str(getattr(error, "message", "") or error).strip().splitlines()
+            reason = lines[0] if lines else type(error).__name__
+            raise StoreUnavailable("store.index_failed", index=self._identity, reason=reason) from error
 
     def _connect(self) -> Any:
         from pymilvus import MilvusClient
@@ -186,7 +187,7 @@ class MilvusIndex:
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL + 1)
         if self._url.endswith(_LITE):
             Path(self._url).parent.mkdir(parents=True, exist_ok=True)
-        return MilvusClient(**_arguments(self._url), timeout=TIMEOUT_S)
+        return MilvusClient(**connection_arguments(self._url), timeout=TIMEOUT_S)
 
     def _dimension(self, client: Any, collection: str) -> int | None:
         """The dimension of a collection; None when it does not exist."""
@@ -230,7 +231,8 @@ def _check_installed(lite: bool) -> None:
             raise MissingExtra("core.missing_extra", feature="RAGSTONE_VECTOR_INDEX=milvus", extra="milvus")
 
 
-def _arguments(url: str) -> Mapping[str, str]:
+def connection_arguments(url: str) -> Mapping[str, str]:
+    """What `MilvusClient` takes for this address; user and password as they are, without their % escapes."""
     if url.endswith(_LITE):
         return {"uri": url}
     parts = urlsplit(url)
@@ -238,8 +240,8 @@ def _arguments(url: str) -> Mapping[str, str]:
     address = urlunsplit(SplitResult(parts.scheme, host, "", "", ""))
     return {
         "uri": address,
-        "user": parts.username or "",
-        "password": parts.password or "",
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
         "db_name": parts.path.strip("/"),
     }
 

@@ -33,7 +33,8 @@ CREATE INDEX outbox_applied ON outbox (index_id, applied_at) WHERE applied_at IS
 CREATE FUNCTION feed_outbox() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO outbox (index_id, chunk_id, model_id)
-    SELECT i.index_id, r.chunk_id, r.model_id FROM indexes i CROSS JOIN changed r;
+    -- A retired copy is about to be deleted, which may take long: a row for it would fail on its key.
+    SELECT i.index_id, r.chunk_id, r.model_id FROM indexes i CROSS JOIN changed r WHERE i.state <> 'retired';
     RETURN NULL;
 END
 $$;
