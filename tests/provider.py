@@ -59,6 +59,8 @@ class Fault:
     """In place of every score of a reranking."""
     garbage: bool = False
     """Not JSON."""
+    deep: bool = False
+    """Brackets inside one another, more than can be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +204,8 @@ class Provider:
             await out.whole({"error": error, "message": fault.message})
         elif fault.garbage:
             await out.raw(b"<html>not what you asked for</html>")
+        elif fault.deep:
+            await out.raw(b"[" * 200_000, "application/json")
         elif request.path.endswith("/chat/completions"):
             await self._chat(request.body, fault, out, released)
         elif request.path.endswith("/embeddings"):

@@ -117,7 +117,7 @@ class CompatibleServer:
             refusal = Refusal("timeout")
         except disconnected:
             refusal = Refusal("connection")
-        except (OpenAIError, ValueError) as error:
+        except (OpenAIError, ValueError, OverflowError, RecursionError) as error:
             refusal = self._refusal(error)
         else:
             return
@@ -137,14 +137,15 @@ class CompatibleServer:
             case APIError() if not isinstance(error, APIResponseValidationError):
                 return self.said(error.body, error.message)
             case _:
-                # Another error of the SDK, or a ValueError: an answer that is not JSON.
+                # Another error of the SDK, or of reading: an answer that is not JSON, nests too
+                # deep, or holds a number beyond all sense.
                 return Refusal("garbled")
 
     def said(self, body: object, message: str = "") -> Refusal:
         """What an error object in an answer means that came under HTTP 200."""
         found = details(body)
         status = next(
-            (int(str(value)) for value in map(found.get, ("status", "code")) if str(value).isdecimal()), 0
+            (int(str(value)) for value in map(found.get, ("status", "code")) if _is_status(str(value))), 0
         )
         named = " ".join(str(found.get(name, "")) for name in ("type", "code")).lower()
         if not status and ("invalid" in named or "insufficient_quota" in named):
@@ -184,3 +185,8 @@ def _transport_errors() -> tuple[type[Exception], type[Exception]]:
     """(time-out, any other failure of the connection) of the HTTP library under the SDK."""
     http = cast(Any, import_module("httpx2" if find_spec("httpx2") else "httpx"))
     return http.TimeoutException, http.TransportError
+
+
+def _is_status(text: str) -> bool:
+    # Other codes are names, or numbers of any length.
+    return len(text) == 3 and text.isdecimal()

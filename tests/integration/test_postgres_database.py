@@ -413,6 +413,12 @@ async def test_an_applied_file_that_changed_is_refused(database: Database, tmp_p
         await run_set(database, "library", write_set(tmp_path / "set", "SELECT 2", "SELECT 3"))
     assert caught.value.code == "postgres.changed"
 
+    # Nor may one with more steps be called newer where the first of them are others.
+    await run_set(database, "kb", write_set(tmp_path / "longer", "SELECT 1", "SELECT 2"))
+    with pytest.raises(StoreIncompatible) as caught:
+        await run_set(database, "kb", write_set(tmp_path / "shorter", "SELECT 3"))
+    assert caught.value.code == "postgres.changed"
+
 
 async def test_line_ends_of_a_checkout_do_not_change_a_file(database: Database, tmp_path: Path) -> None:
     await run_set(database, "library", write_set(tmp_path / "unix", "SELECT 1;\nSELECT 2;\n"))

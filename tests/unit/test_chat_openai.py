@@ -158,6 +158,8 @@ async def test_streams_of_compatible_servers_are_read(server: Server, body: byte
         (b"data: Simple message\n\n", ProviderUnavailable, "chat.garbled"),
         (b"<html>hello</html>", ProviderUnavailable, "chat.cut"),
         (b"data: [1, 2]\n\n", ProviderUnavailable, "chat.garbled"),
+        (b"data: " + b"[" * 5_000 + b"\n\n", ProviderUnavailable, "chat.garbled"),
+        (b'data: {"error":{"code":"' + b"9" * 5_000 + b'"}}\n\n', ProviderUnavailable, "chat.busy"),
         (event("Blu") + event(finish="content_filter") + DONE, ProviderRejected, "chat.filtered"),
     ],
 )

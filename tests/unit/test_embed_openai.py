@@ -194,6 +194,8 @@ def rows(*pairs: tuple[object, object]) -> dict[str, object]:
         (rows((0, [1, 2, float("nan")]), (1, [1, 2, 3])), "not finite"),
         (rows((0, [1, 2, float("inf")]), (1, [1, 2, 3])), "not finite"),
         (rows((0, [1, 2, "x"]), (1, [1, 2, 3])), "no number"),
+        (rows((0, [1, 2, 10**400]), (1, [1, 2, 3])), "no number|no embeddings"),
+        (rows((0, [1, 2, 1e200]), (1, [1, 2, 3])), "too large"),
         ({"error": "odd"}, "no list of vectors"),
         ([], "no list of vectors"),
         (b"<html>hello</html>", "not JSON|no list of vectors"),

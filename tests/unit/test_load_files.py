@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from ragstone.errors import ContentError, ContentTooLarge, InputError, NoText, SourceNotFound
-from ragstone.load.files import files, scan
+from ragstone.load.files import files, listing, scan
 from ragstone.types import Blob, LoadFailure
 
 pytestmark = pytest.mark.anyio
@@ -176,6 +178,33 @@ async def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     write(tmp_path, "locked.txt")
     (tmp_path / "locked.txt").chmod(0)
     assert (await failure(tmp_path)).key == "load.unreadable"
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="has no users of this kind")
+async def test_files_of_a_folder_that_may_not_be_entered_are_failures() -> None:
+    """C6: what is there but out of reach is not gone, or a sync would delete its documents."""
+    folder = Path(tempfile.mkdtemp(prefix="ragstone-locked-"))
+    write(folder, "in/a.txt", "b.txt")
+    folder.chmod(0o755)
+    (folder / "in").chmod(0o644)
+    user = os.geteuid()
+    os.seteuid(user or 65534)  # root may enter every folder
+    try:
+        found = await load(folder)
+        seen = await listing(str(folder))
+        with pytest.raises(SourceNotFound) as caught:
+            await load(folder / "in" / "a.txt")
+    finally:
+        os.seteuid(user)
+        (folder / "in").chmod(0o755)
+        shutil.rmtree(folder)
+    uri = (folder / "in" / "a.txt").resolve().as_uri()
+    assert [(item.name, isinstance(item, LoadFailure)) for item in found] == [
+        ("b.txt", False),
+        ("a.txt", True),
+    ]
+    assert seen.unreadable == (uri,)
+    assert caught.value.key == "load.unreadable"
 
 
 async def test_a_file_that_vanishes_is_reported(tmp_path: Path) -> None:

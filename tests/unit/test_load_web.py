@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from ragstone.errors import InputError
 from ragstone.load.guard import is_public
 from ragstone.load.robots import Robots, read_robots
-from ragstone.load.web import Cursor, WebLoader
+from ragstone.load.sitemap import Unreadable, read_sitemap
+from ragstone.load.web import Cursor, WebLoader, may_have_login
 from ragstone.parse.router import parse
 from ragstone.types import Blob, Document, LoadFailure, Unchanged
 from web_site import Page, Site, running_site
@@ -175,16 +177,64 @@ async def test_a_password_in_an_address_goes_to_its_server_and_nowhere_else(site
     assert "hidden" not in shown
 
 
+async def test_a_password_goes_with_all_pages_of_a_sitemap_but_to_no_other_server(site: Site) -> None:
+    site.html("/a", "a")
+    site.sitemap("/sitemap.xml", f"{site.url}/a")
+    await load(site.url.replace("//", "//me:secret@") + "/sitemap.xml")
+    assert site.asked[-1][0] == "/a"
+    assert site.asked[-1][1]["authorization"] == "Basic bWU6c2VjcmV0"
+    with running_site() as other:
+        other.html("/b", "b")
+        site.pages["/away"] = Page(status=302, headers={"Location": f"{other.url}/b"})
+        await load(site.url.replace("//", "//me:secret@") + "/away")
+        assert [headers.get("authorization") for _, headers in other.asked] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("to", "goes"), [("https://a.org/x", True), ("http://a.org/x", False), ("https://b.org/x", False)]
+)
+def test_a_password_given_for_an_encrypted_address_is_not_sent_in_the_clear(to: str, goes: bool) -> None:
+    assert may_have_login(to, "https://me:secret@a.org/") is goes
+    assert may_have_login("https://a.org/", "http://me:secret@a.org/")
+
+
+async def test_strange_headers_do_not_end_a_run(site: Site) -> None:
+    dates = ("Mon, 01 Jan 2024 00:00:00 +99999999999999", "Fri, 31 Dec 9999 23:59:59 -1200",
+             "Mon, 01 Jan 99999999999999999999 00:00:00 GMT")  # fmt: skip
+    for date in dates:
+        site.pages["/date"] = Page(body=b"x", headers={"Last-Modified": date, "ETag": '"\xe9"'})
+        (blob,) = await load(f"{site.url}/date")
+        assert isinstance(blob, Blob)
+        assert (blob.modified, dict(blob.metadata)) == (None, {})
+
+
+async def test_a_redirect_written_in_utf_8_is_followed(site: Site) -> None:
+    site.html("/%E9%A1%B5?q=%E9%A1%B5", "found")
+    site.pages["/a"] = Page(status=302, headers={"Location": "/页?q=页".encode().decode("latin-1")})
+    assert isinstance((await load(f"{site.url}/a"))[0], Blob)
+    assert site.paths()[-1] == "/%E9%A1%B5?q=%E9%A1%B5"
+
+
+async def test_answers_to_questions_that_were_not_asked_are_failures(site: Site) -> None:
+    """304 without a version asked about would be an unchanged document that is not there."""
+    for status in (206, 304):
+        site.pages["/a"] = Page(status=status, body=b"part" if status == 206 else b"")
+        assert (await failure(f"{site.url}/a")).error.values["status"] == status
+
+
 async def test_what_is_too_large_is_refused_while_it_comes(site: Site) -> None:
     site.pages["/large"] = Page(body=b"x" * 2_000)
     packed = gzip.compress(b"0" * 10_000_000)
     site.pages["/bomb"] = Page(body=packed, headers={"Content-Encoding": "gzip"})
     site.pages["/good"] = Page(body=gzip.compress(b"text"), headers={"Content-Encoding": "gzip"})
     site.pages["/cut"] = Page(body=gzip.compress(b"text" * 99)[:-9], headers={"Content-Encoding": "gzip"})
+    two = gzip.compress(b"one, ") + gzip.compress(b"two")
+    site.pages["/two"] = Page(body=two, headers={"Content-Encoding": "gzip"})
     site.pages["/odd"] = Page(body=b"x", headers={"Content-Encoding": "br"})
     assert (await failure(f"{site.url}/large", max_bytes=1_000)).error.key == "load.web_large"
     assert (await failure(f"{site.url}/bomb", max_bytes=1_000_000)).error.key == "load.web_large"
     assert (await load(f"{site.url}/good"))[0].data == b"text"  # type: ignore[union-attr]
+    assert (await load(f"{site.url}/two"))[0].data == b"one, two"  # type: ignore[union-attr]
     assert (await failure(f"{site.url}/cut")).error.key == "load.unreachable"
     assert (await failure(f"{site.url}/odd")).error.key == "load.encoding"
 
@@ -238,3 +288,25 @@ async def test_a_sitemap_with_entities_or_damage_is_refused(site: Site) -> None:
     site.pages["/b.xml"] = Page(body=b"<urlset><url>")
     for path in ("/a.xml", "/b.xml"):
         assert (await failure(site.url + path)).error.key == "load.sitemap"
+
+
+def test_a_small_sitemap_that_unpacks_to_much_fills_no_memory() -> None:
+    packed = gzip.compress(b"<urlset>" + b"<a/>" * 1_000_000 + b"</urlset>")
+    tracemalloc.start()
+    try:
+        assert read_sitemap(packed).pages == ()
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"<urlset>" + b"<a>" * 100_000,
+        '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x><urlset/>'.encode("utf-16"),
+    ],
+)
+def test_a_sitemap_that_is_deep_or_hides_a_document_type_is_refused(data: bytes) -> None:
+    with pytest.raises(Unreadable, match=r"nested|document type"):
+        read_sitemap(data)

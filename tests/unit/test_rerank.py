@@ -100,6 +100,7 @@ async def test_indexes_and_scores_that_mean_nothing_are_ignored(make: Make) -> N
             Fault(no_index=True),
             Fault(missing=3),
             Fault(garbage=True),
+            Fault(deep=True),
         ):
             provider.fail(fault)
             with pytest.raises(ProviderError):
@@ -171,7 +172,7 @@ def test_retry_after_is_a_number_or_a_date() -> None:
     assert retry_after("1.5") == 1.5
     assert retry_after("-3") == 0
     assert retry_after(formatdate(0, usegmt=True)) == 0
-    for header in (None, "soon", "nan", "inf"):
+    for header in (None, "soon", "nan", "inf", "Mon, 01 Jan 2024 00:00:00 +99999999999999"):
         assert retry_after(header) is None
 
 

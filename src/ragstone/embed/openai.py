@@ -188,7 +188,10 @@ class OpenAIEmbedder:
                 got=dimension,
                 expected=self._dimension,
             )
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        with np.errstate(over="ignore"):
+            norms = np.linalg.norm(values, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
+            raise self._unusable("a number that is too large")
         return (values / np.where(norms == 0, 1.0, norms)).astype(np.float32)
 
     def _matrix(self, vectors: list[Any]) -> NDArray[np.float64]:
@@ -203,7 +206,7 @@ class OpenAIEmbedder:
             raise self._unusable(f"vectors differ in length ({', '.join(map(str, lengths))})")
         try:
             values = np.array(vectors, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._unusable("a vector holds what is no number") from None
         if not np.isfinite(values).all():
             raise self._unusable("a number that is not finite")

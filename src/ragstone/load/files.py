@@ -112,6 +112,8 @@ def _root(source: str) -> Path:
         return _path(source).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:  # missing, a loop of links, a NUL in the name
         shown = source.encode("utf-8", "backslashreplace").decode()
+        if isinstance(error, OSError) and error.errno not in _ABSENT:
+            raise SourceNotFound("load.unreadable", name=shown, reason=error.strerror) from error
         raise SourceNotFound("load.not_found", path=shown, folder=Path.cwd()) from error
 
 
@@ -148,11 +150,11 @@ def _walk(
             yield entry
             continue
         path, below = entry
-        try:
-            resolved = path.resolve(strict=True)
-        except (OSError, RuntimeError):  # a link to nothing, or to itself
+        resolved = _resolved(path)
+        if isinstance(resolved, LoadFailure):
+            yield resolved
             continue
-        if resolved in seen:
+        if resolved is None or resolved in seen:
             continue
         if resolved.is_dir():
             if recursive:
@@ -161,6 +163,20 @@ def _walk(
         elif fits is None or fits.fullmatch(below if by_path else path.name):
             seen.add(resolved)
             yield resolved
+
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+def _resolved(path: Path) -> Path | LoadFailure | None:
+    """None for a link to nothing or to itself; what is there but cannot be reached is a failure."""
+    try:
+        return path.resolve(strict=True)
+    except RuntimeError:  # a loop of links
+        return None
+    except OSError as error:
+        # A folder without the right to enter it, or a disk that has gone, still names its files.
+        return None if error.errno in _ABSENT else _unreadable(path, error)
 
 
 def _entries(folder: Path, below: str) -> Iterator[tuple[Path, str] | LoadFailure]:

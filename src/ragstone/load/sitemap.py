@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
 MAX_BYTES = 50 * 1024 * 1024
 """Unpacked, by the protocol."""
+
+_DEPTH = 100
+"""Elements inside one another; those of extensions need less than ten."""
 
 _ROOT = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex)[\s>]")
 
@@ -44,23 +48,53 @@ def read_sitemap(data: bytes) -> Sitemap:
     """
     if data.startswith(b"\x1f\x8b"):
         data = _unpacked(data)
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise Unreadable("a document type is not allowed")
+    locations = _Locations()
+    parser = ElementTree.XMLParser(target=locations)
     try:
-        root = ElementTree.fromstring(data)
+        parser.feed(data)
+        parser.close()
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise Unreadable(str(error)) from error
-    found = dict.fromkeys(
-        (loc.text or "").strip()
-        for item in root
-        if _local(item.tag) in ("url", "sitemap")
-        for loc in item
-        if _local(loc.tag) == "loc"
-    )
-    found.pop("", None)
-    return (
-        Sitemap(sitemaps=tuple(found)) if _local(root.tag) == "sitemapindex" else Sitemap(pages=tuple(found))
-    )
+    found = tuple(dict.fromkeys(filter(None, locations.found)))
+    return Sitemap(sitemaps=found) if locations.root == "sitemapindex" else Sitemap(pages=found)
+
+
+class _Locations:
+    """What a parser reports to: keeps addresses only, for the tree of a small bomb fills gigabytes."""
+
+    def __init__(self) -> None:
+        self.root = ""
+        self.found: list[str] = []
+        self._path: list[str] = []
+        self._text: list[str] = []
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        del attributes
+        if len(self._path) >= _DEPTH:
+            raise Unreadable("its elements are nested too deep")
+        self.root = self.root or _local(tag)
+        self._path.append(_local(tag))
+        self._text.clear()
+
+    def data(self, text: str) -> None:
+        if self._at_location():
+            self._text.append(text)
+
+    def end(self, tag: str) -> None:
+        del tag
+        if self._at_location():
+            self.found.append("".join(self._text).strip())
+        self._path.pop()
+
+    def doctype(self, name: str, public_id: str | None, system: str | None) -> None:
+        del name, public_id, system
+        raise Unreadable("a document type is not allowed")
+
+    def close(self) -> None:
+        pass
+
+    def _at_location(self) -> bool:
+        return len(self._path) == 3 and self._path[2] == "loc" and self._path[1] in ("url", "sitemap")
 
 
 def _unpacked(data: bytes) -> bytes:

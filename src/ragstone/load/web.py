@@ -13,6 +13,7 @@ for with its ETag and Last-Modified; on 304 it is `Unchanged`.
 from __future__ import annotations
 
 import base64
+import string
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -21,7 +22,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import anyio
 import anyio.to_thread
@@ -128,7 +129,7 @@ class WebLoader:
             return
         async with aclosing(self._listed(source, first)) as pages:
             async for page in pages:
-                yield page if isinstance(page, LoadFailure) else await self._load(page)
+                yield page if isinstance(page, LoadFailure) else await self._load(page, listed_in=source)
 
     async def listing(self, source: str) -> WebListing:
         """What `source` lists now, without reading the pages. Raises as a call does."""
@@ -177,7 +178,7 @@ class WebLoader:
         for url in root.sitemaps[: self._max_pages] if isinstance(root, Sitemap) else ():
             if _host(url) != host:
                 continue
-            found = await self._load(url)
+            found = await self._load(url, listed_in=source)
             if isinstance(found, Blob):
                 yield await self._sitemap(url, found)
             else:
@@ -191,14 +192,15 @@ class WebLoader:
 
     # --- one page ----------------------------------------------------------------
 
-    async def _load(self, url: str) -> Blob | LoadFailure | Unchanged:
+    async def _load(self, url: str, *, listed_in: str = "") -> Blob | LoadFailure | Unchanged:
         try:
             uri = stored_url(url)
         except ValueError as error:
             raise InputError("load.web_address", url=shown(url)) from error
         try:
             known = await self._known(uri) if self._known is not None else None
-            page = await self._fetch(url, known.headers() if known is not None else {})
+            home = url if _login(url) or not listed_in else listed_in
+            page = await self._fetch(url, known.headers() if known is not None else {}, home)
         except ContentError as error:
             return LoadFailure(uri=uri, name=shown(uri), error=error)
         name = PurePosixPath(unquote(urlsplit(page.url).path)).name or urlsplit(page.url).netloc
@@ -210,21 +212,23 @@ class WebLoader:
         blob = Blob(uri=uri, name=name, data=page.body, media_type=media_type, modified=_moment(modified))
         return replace(blob, metadata=_cursor_metadata(page.headers, blob.content_hash))
 
-    async def _fetch(self, url: str, headers: Mapping[str, str]) -> _Page:
-        """The answer at the end of all redirects; each of them is judged like the first address."""
-        login, home = _login(url), urlsplit(request_url(url)).netloc
-        address = request_url(url)
+    async def _fetch(self, url: str, headers: Mapping[str, str], home: str) -> _Page:
+        """The answer at the end of all redirects; each of them is judged like the first address.
+
+        The user name and password in `home` go to its server.
+        """
+        address, login = request_url(url), _login(home)
         for _ in range(MAX_REDIRECTS + 1):
             robots = await self._rules(address)
             if not robots.allows(address):
                 raise ContentError("load.robots", url=shown(address))
             await self._wait_for_turn(address, robots.delay)
-            own = login if urlsplit(address).netloc == home else {}
+            own = login if may_have_login(address, home) else {}
             page = await self._request(address, {**headers, **own}, self._max_bytes)
             if page.status not in _REDIRECTS or "location" not in page.headers:
-                return _good(page)
+                return _good(page, asked_for_change=bool(headers))
             try:
-                address = request_url(urljoin(address, page.headers["location"]))
+                address = request_url(urljoin(address, _location(page)))
             except ValueError as error:
                 raise ContentError("load.redirect", url=shown(address)) from error
         raise ContentError("load.redirects", url=shown(url), limit=MAX_REDIRECTS)
@@ -241,7 +245,7 @@ class WebLoader:
             page = await self._request(address, {}, MAX_ROBOTS, cut=True)
             if page.status in _REDIRECTS and "location" in page.headers:
                 try:
-                    address = request_url(urljoin(address, page.headers["location"]))
+                    address = request_url(urljoin(address, _location(page)))
                 except ValueError:
                     break
                 continue
@@ -302,10 +306,24 @@ class WebLoader:
         return self._pool
 
 
-def _good(page: _Page) -> _Page:
-    if page.status != 304 and not 200 <= page.status < 300:
+def _good(page: _Page, *, asked_for_change: bool) -> _Page:
+    # No part of a page is asked for, and "not modified" answers nothing where there was no such question.
+    good = (200 <= page.status < 300 and page.status != 206) or (page.status == 304 and asked_for_change)
+    if not good:
         raise ContentError("load.http_status", url=shown(page.url), status=page.status)
     return page
+
+
+def _location(page: _Page) -> str:
+    """Where a redirect leads; servers write UTF-8 there, which headers are not read as."""
+    raw = page.headers["location"].encode("latin-1")
+    return quote(raw, safe=string.punctuation + " ")
+
+
+def may_have_login(address: str, home: str) -> bool:
+    """Whether `address` is of the server of `home`, and not asked without the encryption of `home`."""
+    asked, given = urlsplit(address), urlsplit(request_url(home))
+    return asked.netloc == given.netloc and asked.scheme in (given.scheme, "https")
 
 
 async def _body(
@@ -315,20 +333,43 @@ async def _body(
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise ContentError("load.encoding", url=shown(url), encoding=encoding[:40])
-    unpacker: Any = zlib.decompressobj(31) if "gzip" in encoding else None
+    unpacker = _Gzip() if "gzip" in encoding else None
     data = bytearray()
     async for piece in pieces:
         try:
-            data += piece if unpacker is None else unpacker.decompress(piece, limit + 1 - len(data))
+            data += piece if unpacker is None else unpacker.unpack(piece, limit + 1 - len(data))
         except zlib.error as error:
             raise ContentError("load.unreachable", url=shown(url), reason=str(error)) from error
         if len(data) > limit:
             if cut:
                 return bytes(data[:limit])
             raise ContentTooLarge("load.web_large", url=shown(url), limit=limit)
-    if unpacker is not None and data and not unpacker.eof:
+    if unpacker is not None and not unpacker.ended:
         raise ContentError("load.unreachable", url=shown(url), reason="the answer is cut off")
     return bytes(data)
+
+
+class _Gzip:
+    """Unpacks gzip piece by piece; one answer may be several of its files in a row (RFC 1952, 2.2)."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+
+    @property
+    def ended(self) -> bool:
+        return self._member is None
+
+    def unpack(self, piece: bytes, limit: int) -> bytes:
+        """At most `limit` bytes of what comes out; what is beyond is given up."""
+        found = bytearray()
+        while piece and len(found) < limit:
+            if self._member is None:
+                self._member = zlib.decompressobj(31)
+            found += self._member.decompress(piece, limit - len(found))
+            piece = b""
+            if self._member.eof:
+                piece, self._member = self._member.unused_data, None
+        return bytes(found)
 
 
 def _below(pages: tuple[str, ...], folder: str) -> list[str]:
@@ -369,18 +410,19 @@ def _login(url: str) -> dict[str, str]:
 
 
 def _moment(header: str) -> datetime | None:
+    """A date of HTTP, in UTC; None for what is none, or is beyond the years that Python knows."""
     try:
         found = parsedate_to_datetime(header)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _cursor_metadata(headers: Mapping[str, str], content_hash: str) -> Metadata:
     """What `Cursor.of` reads later; the hash says whether the stored text is of this content."""
     etag, modified = headers.get("etag", "")[:500], _moment(headers.get("last-modified", ""))
     found: dict[str, str | datetime] = {}
-    if etag and etag.isprintable():
+    if etag and etag.isascii() and etag.isprintable():
         found["etag"] = etag
     if modified is not None:
         found["last_modified"] = modified

@@ -111,13 +111,13 @@ async def _pending(
 ) -> Migration | None:
     """The next file to run, None when all have run; checks those that ran before."""
     applied = await _history(connection, set_name)
+    for (number, name, checksum), migration in zip(applied, migrations, strict=False):
+        if (number, checksum) != (migration.number, migration.checksum):
+            raise StoreIncompatible("postgres.changed", set_name=set_name, number=number, name=name)
     if len(applied) > len(migrations):
         raise StoreIncompatible(
             "postgres.newer", set_name=set_name, found=len(applied), known=len(migrations)
         )
-    for (number, name, checksum), migration in zip(applied, migrations, strict=False):
-        if (number, checksum) != (migration.number, migration.checksum):
-            raise StoreIncompatible("postgres.changed", set_name=set_name, number=number, name=name)
     return migrations[len(applied)] if len(applied) < len(migrations) else None
 
 

@@ -94,7 +94,7 @@ class JsonEndpoint:
             raise self._refused(response)
         try:
             return cast("object", response.json())
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets without end are no answer either
             raise ProviderError("rerank.wrong_answer", name=self._shown, reason="it is not JSON") from None
 
     def _refused(self, response: Response) -> ProviderError:
@@ -123,7 +123,7 @@ def retry_after(header: str | None) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
