@@ -41,6 +41,9 @@ SIZES = (1_000, 10_000, 100_000)
 DIMENSION = 384
 TOPICS = 400
 PER_DOCUMENT = 20
+TOKENS = 180
+"""Of a passage; 8.6 KB of signs, of which multilingual-e5-small has 7.7 to 9.6 KB a chunk of real text."""
+QUESTION_TOKENS = 12
 CANDIDATES = 100
 TOP_K = 10
 MODEL = "clustered/384"
@@ -114,7 +117,10 @@ class Corpus:
                 )
             )
             at += len(text) + 1
-        return document, chunks, Vectors(model=MODEL, values=self.vectors[start : start + len(texts)])
+        rng = np.random.default_rng(2_000_003 + start)
+        signs = rng.integers(0, 256, size=(len(texts), TOKENS, DIMENSION // 8), dtype=np.uint8)
+        values = self.vectors[start : start + len(texts)]
+        return document, chunks, Vectors(model=MODEL, values=values, token_vectors=list(signs))
 
     def questions(self, count: int, size: int) -> list[tuple[str, Vectors]]:
         """Ten words of one chunk (fourteen characters of a Chinese one), and a vector near it."""
@@ -131,7 +137,10 @@ class Corpus:
                 question = text[at : at + 14]
             noise = rng.normal(size=DIMENSION) / np.sqrt(DIMENSION)
             vector = _unit((self.vectors[n] + 0.35 * noise)[None])
-            asked.append((question, Vectors(model=MODEL, values=vector.astype(np.float32))))
+            tokens = _unit(rng.normal(size=(QUESTION_TOKENS, DIMENSION))).astype(np.float32)
+            asked.append(
+                (question, Vectors(model=MODEL, values=vector.astype(np.float32), token_vectors=[tokens]))
+            )
         return asked
 
 

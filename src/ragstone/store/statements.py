@@ -108,7 +108,6 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
     model_id = Literal(model.model_id)
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
     sql = QUERIES[name].format(
-        columns=COLUMNS,
         model_id=model_id,
         dimension=Literal(model.dimension),
         scope=condition.sql,
@@ -130,7 +129,6 @@ def matching(
     condition = _Condition("c", view)
     everywhere = View(scope=Scope(), generation_id=view.generation_id)
     sql = QUERIES["search_text"].format(
-        columns=COLUMNS,
         scope=condition.sql,
         documents=_Condition("h", everywhere).sql,
         chunks=_Condition("c", everywhere).sql,

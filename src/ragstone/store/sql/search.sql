@@ -108,8 +108,8 @@ WITH inside AS MATERIALIZED (
           UNION ALL SELECT * FROM rest) AS found
     ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
-SELECT {columns}, n.distance, (SELECT n FROM size) >= %(limit)s AS large
-FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+SELECT c.chunk_id, c.document_id, c.index, n.distance, (SELECT n FROM size) >= %(limit)s AS large
+FROM nearest n JOIN chunks c USING (chunk_id)
 ORDER BY n.distance, c.document_id, c.index
 LIMIT %(top_k)s
 
@@ -178,20 +178,18 @@ WITH question AS MATERIALIZED (
     SELECT c.chunk_id, c.document_id, c.index, setweight(c.terms, 'D') AS terms,
            %(k1)s * (1 - %(b)s + %(b)s * c.term_count / (SELECT mean FROM total)) AS norm
     FROM likely l JOIN chunks c USING (chunk_id)
-), best AS (
-    SELECT chunk_id,
-           (SELECT sum(w.share * held.times / (held.times + k.norm))
-            FROM weighted w
-            CROSS JOIN LATERAL (SELECT ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)::float8 AS rank) AS found
-            CROSS JOIN LATERAL (
-                SELECT round(1 / (1.6449340668482264 * greatest(1 - found.rank, 0.002)) - 0.5) AS times
-            ) AS held
-            WHERE found.rank > 0.1) AS score
+), best AS MATERIALIZED (
+    -- Written so that ts_rank stands once: wherever it stood it would be worked out anew. Without the
+    -- term the number of times is 0, which as null adds nothing.
+    SELECT chunk_id, document_id, index,
+           (SELECT sum(w.share / (1 + k.norm / nullif(round(
+                       1 / (1.6449340668482264 * greatest(1 - ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)::float8, 0.002))
+                       - 0.5), 0)))
+            FROM weighted w) AS score
     FROM candidate k
-    ORDER BY score DESC, document_id, index
-    LIMIT %(top_k)s
 )
-SELECT {columns}, b.score
-FROM best b JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
-WHERE b.score > 0
-ORDER BY b.score DESC, c.document_id, c.index
+SELECT chunk_id, document_id, index, score
+FROM best
+WHERE score > 0
+ORDER BY score DESC, document_id, index
+LIMIT %(top_k)s
