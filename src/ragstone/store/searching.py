@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
-from psycopg import AsyncCursor
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
 from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
+from ragstone.store.batch import batch
 from ragstone.store.bm25 import TextStatistics
 from ragstone.store.encoding import read_metadata, read_tokens, vector_text
 from ragstone.store.hybrid import HybridRule, unread
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+ONE_MOMENT, ONE_PLAN = Statement(QUERIES["one_moment"]), Statement(QUERIES["one_plan"], once=True)
 FETCH = QUERIES["fetch"].format(columns=COLUMNS)
 
 CANDIDATES = 2_000
@@ -84,7 +85,7 @@ class Search:
         """How many vectors the scope holds, counted to one more than are scanned or asked for."""
         assert self.model is not None
         limit = max(self.exact_rows, self.top_k) + 1
-        ((row,),) = await _batch(connection, [count_inside(self.model, self.view, limit)])
+        ((row,),) = await batch(connection, [count_inside(self.model, self.view, limit)])
         return cast(int, row["count"])
 
     async def run(self, connection: Connection) -> list[Hit]:
@@ -115,7 +116,7 @@ class Search:
         statements = self._statements()
         if not statements:
             return [], []
-        found = await _batch(connection, [Statement(QUERIES["one_moment"]), *statements.values()])
+        found = await batch(connection, [ONE_MOMENT, *statements.values()])
         rows = dict(zip(statements, found[1:], strict=True))
         near = rows.get("nearest", [])
         self.large = bool(near) and near[0]["large"]
@@ -139,9 +140,8 @@ class Search:
             return statements
         if self.terms and self.known is not None:
             candidates = max(CANDIDATES, 20 * self.top_k)
-            statements["text"] = matching(
-                self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates
-            )
+            text = matching(self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates)
+            statements |= {"plan": ONE_PLAN, "text": text} if text.once else {"text": text}
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.view)
         if self.has_nearest:
@@ -158,22 +158,8 @@ class Search:
             return {"nearest": found}
         exact_rows = -1 if self.large else self.exact_rows
         # The settings come last: they are for the vector search alone.
-        return {
-            "settings": walk_settings(self.top_k),
-            "nearest": nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows),
-        }
-
-
-async def _batch(connection: Connection, statements: Sequence[Statement]) -> list[list[DictRow]]:
-    """Send all statements at once, then read their rows."""
-    cursors: list[AsyncCursor[DictRow]] = []
-    async with connection.pipeline():
-        for statement in statements:
-            cursor = connection.cursor(row_factory=dict_row)
-            # Planned anew each time: a plan made for any scope would be wrong for most.
-            await cursor.execute(statement.sql, statement.values, prepare=False)
-            cursors.append(cursor)
-    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        found = nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows)
+        return {"settings": walk_settings(self.top_k, once=found.once), "nearest": found}
 
 
 def _ranked(rows: Sequence[DictRow], column: str, *, stage: str, scale: str) -> list[Hit]:
