@@ -427,9 +427,9 @@ def report(points: Sequence[Point], command: str) -> list[str]:
         f"At {points[-1].chunks:,} chunks a hybrid search of 100 candidates a side takes {plain:.1f} "
         f"times the CPU of the bare pgvector query for {TOP_K} ids, and {compared:.1f} times with the "
         f"tokens of the {COMPARED} best compared. A passage has {TOKENS} tokens, a question "
-        f"{QUESTION_TOKENS}; disk includes the {TOKENS * DIMENSION // 8 / 1024:.1f} KB of their signs. Recall "
-        "of vectors is against numpy in the same half precision, of hybrid against a search with nothing "
-        f"left out, on {EXACT} questions.",
+        f"{QUESTION_TOKENS}; disk includes the {TOKENS * DIMENSION // 8 / 1024:.1f} KB of their signs. "
+        "Recall of vectors is against numpy in the same half precision, of hybrid against a search with "
+        f"nothing left out, on {EXACT} questions.",
     ]
 
 
