@@ -11,9 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ragstone.errors import InvalidStage
 from ragstone.types import Hit, Score
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RRF_K = 60
 """Cormack, Clarke and Büttcher (SIGIR 2009): far ranks still count, near ones do not decide alone."""
@@ -137,6 +142,21 @@ def with_tokens(hits: Sequence[Hit], similarities: Sequence[float]) -> list[Hit]
         _add(candidates, hit, rank, 2 * hit.score)
         _add(candidates, hit, rank, value if math.isfinite(value) else usual)
     return _fused(candidates, "late", 3.0)
+
+
+def by_tokens(
+    question: NDArray[np.generic], hits: Sequence[Hit], passages: Sequence[NDArray[np.generic] | None]
+) -> list[Hit]:
+    """`with_tokens` by `late.scores`; as they are where no passage has tokens."""
+    import numpy as np
+
+    from ragstone.late import scores
+
+    none = np.empty((0, 0), np.uint8)
+    held = [none if tokens is None else tokens.astype(np.uint8, copy=False) for tokens in passages]
+    if not any(map(len, held)):
+        return list(hits)
+    return with_tokens(hits, scores(question.astype(np.float32, copy=False), held).tolist())
 
 
 def concatenate(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

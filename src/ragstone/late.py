@@ -56,12 +56,13 @@ def _cosines(question: NDArray[np.float32], packed: NDArray[np.uint8]) -> NDArra
         _words(np.packbits(plane, axis=1)) for plane in (positive, (np.abs(question) > deviation) == positive)
     ]
     rows = np.ascontiguousarray(_words(packed).T)
-    counts = np.zeros((len(question), len(packed)), np.float32)
-    for plane, weight in zip(planes, (4, 2), strict=True):
+    differing, bits = np.empty_like(rows), np.empty(rows.shape, np.uint8)
+    counts = np.zeros((len(question), len(packed)), np.uint16)
+    for plane, weight in zip(planes, (2, 1), strict=True):
         for token, words in enumerate(plane):
-            for row, word in zip(rows, words, strict=True):
-                counts[token] -= weight * np.bitwise_count(row ^ word)
-    return (counts + 3 * dimension) * (0.498 * deviation / math.sqrt(dimension))
+            np.bitwise_count(np.bitwise_xor(rows, words[:, None], out=differing), out=bits)
+            counts[token] += weight * np.add.reduce(bits, axis=0, dtype=np.uint16)
+    return (3 * dimension - 2 * counts.astype(np.float32)) * (0.498 * deviation / math.sqrt(dimension))
 
 
 def _words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -141,9 +141,23 @@ class Store(IngestStore, Protocol):
         ...
 
     async def search_hybrid(
-        self, text: str, vectors: Vectors, *, scope: Scope, top_k: int
-    ) -> tuple[list[Hit], list[Hit]]:
-        """Both rankings of one question in one round trip: (vector, text), each of up to `top_k`."""
+        self,
+        text: str,
+        vectors: Vectors,
+        *,
+        scope: Scope,
+        top_k: int,
+        fuse: Fuser,
+        candidates: int,
+        compared: int = 0,
+    ) -> list[Hit]:
+        """The best `top_k` of both rankings of one question, all seen at one moment.
+
+        `fuse` gets (vector, text), each of up to `candidates` hits that have ids, index and
+        scores only: passages are read of the best alone. Where question and passages have
+        token vectors, the best `compared` of the scale `hybrid` (no fewer than `top_k`) are
+        then put in order by `fuse.by_tokens`, and the others are left out.
+        """
         ...
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:

@@ -24,7 +24,7 @@ from ragstone.store.postgres import PostgresStore
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.databases import temporary_database
 from ragstone.testing.store_contract.concurrency import _whole
-from ragstone.testing.store_contract.passages import X, passages, put, vectors
+from ragstone.testing.store_contract.passages import X, halves, passages, put, vectors
 from ragstone.trace import Trace
 from ragstone.types import Chunk, Document, Query, Scope
 
@@ -91,7 +91,7 @@ async def fill(store: PostgresStore, count: int = 5) -> None:
 
 async def found(store: PostgresStore, embedder: FakeEmbedder, text: str = "shared", top_k: int = 100) -> list:
     question = await embedder.embed_queries([text])
-    nearest, matching = await store.search_hybrid(text, question, scope=SCOPE, top_k=top_k)
+    nearest, matching = await halves(store, text, question, scope=SCOPE, top_k=top_k)
     assert {hit.chunk.chunk_id for hit in matching} <= {hit.chunk.chunk_id for hit in nearest}
     return nearest
 
@@ -331,7 +331,7 @@ async def test_readers_and_writers_see_whole_documents_through_a_swap(store: Pos
     async def read() -> None:
         while not done.is_set():
             question = await A.embed_queries(["shared"])
-            for hits in await store.search_hybrid("shared", question, scope=SCOPE, top_k=100):
+            for hits in await halves(store, "shared", question, scope=SCOPE, top_k=100):
                 assert set(_whole(hits)) == set(URIS)
             searches.append(1)
 
@@ -391,11 +391,11 @@ async def test_a_search_of_all_bases_that_passes_one_over_says_so(store: Postgre
     await put(kept, "u:2", "alpha", base_id="two", rows=[(1.0, 0.0)], model="other")
     trace = Trace()
     with trace.stage("retrieve"):
-        nearest, matching = await kept.search_hybrid("alpha", vectors(X), scope=Scope(), top_k=5)
+        nearest, matching = await halves(kept, "alpha", vectors(X), scope=Scope(), top_k=5)
     assert (len(nearest), len(matching), trace.degraded) == (1, 2, ["other_model"])
     trace = Trace()
     with trace.stage("retrieve"):
-        await kept.search_hybrid("alpha", vectors(X), scope=Scope(bases=("one",)), top_k=5)
+        await halves(kept, "alpha", vectors(X), scope=Scope(bases=("one",)), top_k=5)
     assert trace.degraded == []
 
 

@@ -24,7 +24,16 @@ from ragstone.store.memory import MemoryStore
 from ragstone.store.postgres import PostgresStore
 from ragstone.store.statements import Model, View, nearest, walk_settings
 from ragstone.testing.databases import temporary_database
-from ragstone.testing.store_contract.passages import EVERYTHING, MODEL, X, passages, put, texts, vectors
+from ragstone.testing.store_contract.passages import (
+    EVERYTHING,
+    MODEL,
+    X,
+    halves,
+    passages,
+    put,
+    texts,
+    vectors,
+)
 from ragstone.types import Document, Scope, Vectors
 
 pytestmark = pytest.mark.anyio
@@ -279,7 +288,7 @@ async def test_a_search_whose_connection_is_cut_in_the_middle_is_done_again(data
     found: list[str] = []
 
     async def search() -> None:
-        found.extend(texts((await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=3))[1]))
+        found.extend(texts((await halves(store, "alpha", vectors(X), scope=EVERYTHING, top_k=3))[1]))
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks, database.connection() as connection:

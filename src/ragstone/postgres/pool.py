@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from ragstone.errors import InvalidSetting, RagstoneError, StoreBusy, StoreUnavailable
 from ragstone.postgres.errors import first_line, translated
+from ragstone.postgres.fields import register
 
 Connection: TypeAlias = AsyncConnection[TupleRow]
 Conninfo: TypeAlias = str | Callable[[], Awaitable[str]]
@@ -195,6 +196,7 @@ def prepared_conninfo(text: str, *, setting: str = DATABASE_SETTING) -> str:
 
 
 async def _configure(connection: Connection) -> None:
+    register(connection)
     await connection.execute(_CONFIGURE)
     await connection.commit()
 

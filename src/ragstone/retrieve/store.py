@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from anyio import to_thread
+from typing import Literal, TypeAlias
 
 from ragstone.errors import InvalidQuery, InvalidStage, ModelMismatch, ModelUnavailable, ProviderError
-from ragstone.fuse import hybrid, with_tokens
-from ragstone.protocols import Embedder, Store
-from ragstone.trace import degrade, note
+from ragstone.fuse import hybrid
+from ragstone.protocols import Embedder, Fuser, Store
+from ragstone.trace import degrade
 from ragstone.types import Hit, Query, Scope, Vectors, checked_top_k
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 COMPARED = 50
 """With 30, recall@10 across languages is 0.01 lower; with 100 each search reads 0.5 MB more."""
@@ -40,7 +34,8 @@ class StoreRetriever:
     A48): `scope=lambda query: Scope(filter=parse(f"owner == '{...}'"))`.
 
     `hybrid` takes `candidates` hits from each side and fuses them with `fuse`: meaning
-    and words, each by what it is worth for this question (docs/hybrid.md). Where the
+    and words, each by what it is worth for this question (docs/hybrid.md). `fuse` sees ids
+    and scores; text and metadata are read of the best hits alone. Where the
     embedding model gives token vectors, the best `compared` hits (and no fewer than
     `top_k`) are then compared token by token and take the scale `late`; 0 leaves that
     out, and so does a `fuse` whose scale is not `hybrid`. When the
@@ -65,7 +60,7 @@ class StoreRetriever:
     compared: int = COMPARED
     min_score: float | Callable[[Query], float | None] | None = None
     scope: Scope | Callable[[Query], Scope] = field(default_factory=Scope)
-    fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = hybrid
+    fuse: Fuser = hybrid
 
     def __post_init__(self) -> None:
         if not callable(self.top_k):
@@ -88,32 +83,23 @@ class StoreRetriever:
             hits = await self.store.search_vector(vectors, scope=scope, top_k=top_k)
         else:
             try:
-                rankings = await self.store.search_hybrid(
-                    query.text, vectors, scope=scope, top_k=max(self.candidates, top_k)
+                hits = await self.store.search_hybrid(
+                    query.text,
+                    vectors,
+                    scope=scope,
+                    top_k=top_k,
+                    fuse=self.fuse,
+                    candidates=max(self.candidates, top_k),
+                    compared=self.compared,
                 )
             except ModelMismatch as error:
                 if error.code != "store.model":  # vectors that no store can compare
                     raise
                 degrade("other_model")
                 return await self.store.search_text(query.text, scope=scope, top_k=top_k)
-            note(vector=len(rankings[0]), text=len(rankings[1]))
-            hits = (await self._compared(vectors, self.fuse(rankings), top_k))[:top_k]
         if min_score is not None:
             hits = [hit for hit in hits if hit.score >= min_score]
         return hits
-
-    async def _compared(self, vectors: Vectors, hits: list[Hit], top_k: int) -> list[Hit]:
-        """The best hits in the order that their tokens give them; the others are left out."""
-        if not self.compared or not vectors.token_vectors or not hits or hits[0].scores[-1].scale != "hybrid":
-            return hits
-        best = hits[: max(self.compared, top_k)]
-        hashes = [hit.chunk.embedding_hash for hit in best]
-        stored = await self.store.token_vectors(vectors.model, hashes)
-        if not stored:
-            return hits
-        note(compared=len(stored))
-        (question,) = vectors.token_vectors
-        return await to_thread.run_sync(_in_order_of_tokens, question, best, [stored.get(n) for n in hashes])
 
     def _checked(self, min_score: float | None) -> float | None:
         if min_score is None:
@@ -133,15 +119,3 @@ class StoreRetriever:
                 raise
             degrade("embedder_failed")
             return None
-
-
-def _in_order_of_tokens(
-    question: NDArray[np.generic], hits: Sequence[Hit], passages: Sequence[NDArray[np.uint8] | None]
-) -> list[Hit]:
-    import numpy as np
-
-    from ragstone.late import scores
-
-    none = np.empty((0, 0), np.uint8)
-    found = scores(question.astype(np.float32), [none if tokens is None else tokens for tokens in passages])
-    return with_tokens(hits, found.tolist())

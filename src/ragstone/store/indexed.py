@@ -67,7 +67,7 @@ class IndexedSearch:
         except RagstoneError as error:
             self._fail(error)
 
-    async def run(self, search: Search) -> tuple[list[Hit], list[Hit]]:
+    async def run(self, search: Search) -> list[Hit]:
         """`search.run`, through the index where the scope is too large to be scanned."""
         if search.has_nearest:
             # What is known to be large has as many as are asked for, or else too few are found below.
@@ -104,7 +104,7 @@ class IndexedSearch:
             return None
         return ready if ready.waiting <= FRESH_ROWS else None
 
-    async def _through(self, search: Search, ready: _Ready, size: int) -> tuple[list[Hit], list[Hit]] | None:
+    async def _through(self, search: Search, ready: _Ready, size: int) -> list[Hit] | None:
         reach = min(2 * search.top_k + SPARE, MAX_REACH)
         for limit in (reach, min(WIDER * reach, MAX_REACH)):
             asked_at = time.monotonic()
@@ -115,7 +115,7 @@ class IndexedSearch:
             found = await self._database.run_retrying(search.run)
             if time.monotonic() - asked_at > FRESH_S / 2:
                 return None  # the outbox may no longer hold what the index did not know
-            if len(found[0]) >= min(search.top_k, size):
+            if search.near >= min(search.top_k, size):
                 note(index=len(ids))
                 return found
             if len(ids) < limit:

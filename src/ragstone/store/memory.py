@@ -19,6 +19,7 @@ import numpy as np
 
 from ragstone.errors import InvalidStage, ModelMismatch
 from ragstone.filters import matches
+from ragstone.protocols import Fuser
 from ragstone.store.bm25 import BM25_B, BM25_K1, MAX_TERMS
 from ragstone.store.checks import (
     check_models,
@@ -28,6 +29,7 @@ from ragstone.store.checks import (
     normalised,
     query_vector,
 )
+from ragstone.store.hybrid import HybridRule, unread
 from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Score, Vectors, checked_top_k
 
@@ -70,17 +72,28 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(lambda: self._drawn().matching(text, scope, top_k))
 
     async def search_hybrid(
-        self, text: str, vectors: Vectors, *, scope: Scope, top_k: int
-    ) -> tuple[list[Hit], list[Hit]]:
-        top_k, scope = checked_top_k(top_k), checked_scope(scope)
+        self,
+        text: str,
+        vectors: Vectors,
+        *,
+        scope: Scope,
+        top_k: int,
+        fuse: Fuser,
+        candidates: int,
+        compared: int = 0,
+    ) -> list[Hit]:
+        candidates, scope = checked_top_k(candidates), checked_scope(scope)
+        rule = HybridRule(vectors, fuse, top_k, compared)
         vector = query_vector(vectors)
 
-        def search() -> tuple[list[Hit], list[Hit]]:
+        def search() -> list[Hit]:
             picture = self._drawn()
-            return (
-                picture.nearest(vectors.model, vector, scope, top_k),
-                picture.matching(text, scope, top_k),
-            )
+            nearest = picture.nearest(vectors.model, vector, scope, candidates)
+            matching = picture.matching(text, scope, candidates)
+            hits = rule.fused(list(map(_unread, nearest)), list(map(_unread, matching)))
+            if best := rule.to_compare(hits):
+                hits = rule.in_order(best, [picture.tokens(vectors.model, hit) for hit in best])
+            return [picture.hit(picture.rows[hit.chunk.chunk_id], *hit.scores) for hit in hits[:top_k]]
 
         return await anyio.to_thread.run_sync(search)
 
@@ -233,6 +246,10 @@ class _Entry:
         return self.document.base_id, self.document.uri
 
 
+def _unread(hit: Hit) -> Hit:
+    return unread(hit.chunk.chunk_id, hit.chunk.document_id, hit.chunk.index, *hit.scores)
+
+
 def _known(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> dict[str, NDArray[np.float32]]:
     return {
         chunk.embedding_hash: entry.values[place].copy()
@@ -270,6 +287,10 @@ class _Picture:
             base_id=entry.base_id,
             scores=scores,
         )
+
+    def tokens(self, model: str, hit: Hit) -> NDArray[np.generic] | None:
+        entry, place = self._places[self.rows[hit.chunk.chunk_id]]
+        return entry.tokens[place] if entry.tokens and entry.model == model else None
 
     def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
         row = self.rows.get(chunk_id)

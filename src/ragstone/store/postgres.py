@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
-from ragstone.protocols import VectorIndex
+from ragstone.protocols import Fuser, VectorIndex
 from ragstone.store import deletion, encoding, writing
 from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
@@ -33,10 +33,11 @@ from ragstone.store.checks import (
 from ragstone.store.frequencies import Frequencies, LargeScopes
 from ragstone.store.generations import Generations
 from ragstone.store.hnsw import VectorIndexes
+from ragstone.store.hybrid import HybridRule
 from ragstone.store.indexed import IndexedSearch
 from ragstone.store.models import Models
 from ragstone.store.outbox import OnFilled
-from ragstone.store.searching import Search, hit
+from ragstone.store.searching import FETCH, Search, hit
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
@@ -49,7 +50,6 @@ EXACT_ROWS = 10_000
 """A scan of as many rows takes about 66 ms and misses nothing; beyond, HNSW is quicker (100,000
 vectors of 384 dimensions, 2 cores)."""
 
-_FETCH = QUERIES["fetch"].format(columns=COLUMNS)
 _NEIGHBOURS = QUERIES["neighbours"].format(columns=COLUMNS)
 
 
@@ -171,23 +171,35 @@ class PostgresStore:
     # --- searching -------------------------------------------------------------------
 
     async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
-        nearest, _ = await self._search(vectors, None, scope, top_k)
-        return nearest
+        return await self._search(vectors, None, scope, top_k)
 
     async def search_text(self, text: str, *, scope: Scope, top_k: int) -> list[Hit]:
-        _, matching = await self._search(None, text, scope, top_k)
-        return matching
+        return await self._search(None, text, scope, top_k)
 
     async def search_hybrid(
-        self, text: str, vectors: Vectors, *, scope: Scope, top_k: int
-    ) -> tuple[list[Hit], list[Hit]]:
-        return await self._search(vectors, text, scope, top_k)
+        self,
+        text: str,
+        vectors: Vectors,
+        *,
+        scope: Scope,
+        top_k: int,
+        fuse: Fuser,
+        candidates: int,
+        compared: int = 0,
+    ) -> list[Hit]:
+        rule = HybridRule(vectors, fuse, top_k, compared)
+        return await self._search(vectors, text, scope, candidates, rule)
 
     async def _search(
-        self, vectors: Vectors | None, text: str | None, scope: Scope, top_k: int
-    ) -> tuple[list[Hit], list[Hit]]:
+        self,
+        vectors: Vectors | None,
+        text: str | None,
+        scope: Scope,
+        top_k: int,
+        hybrid: HybridRule | None = None,
+    ) -> list[Hit]:
         view, top_k = self._view(scope), checked_top_k(top_k)
-        search = Search(view, top_k, exact_rows=self._exact_rows)
+        search = Search(view, top_k, exact_rows=self._exact_rows, hybrid=hybrid)
         if vectors is not None:
             search.vector = query_vector(vectors)
             search.identity = vectors.model
@@ -211,7 +223,7 @@ class PostgresStore:
     # --- reading ---------------------------------------------------------------------
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
-        rows = await self._rows(_FETCH, {"chunk_ids": storable_ids(dict.fromkeys(chunk_ids))})
+        rows = await self._rows(FETCH, {"chunk_ids": storable_ids(dict.fromkeys(chunk_ids))})
         found = {cast(str, row["chunk_id"]): hit(row) for row in rows}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 

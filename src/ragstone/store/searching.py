@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from psycopg import AsyncCursor
+from anyio import to_thread
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
 from ragstone.metadata import MetadataValue
 from ragstone.postgres.pool import Connection
+from ragstone.store.batch import batch
 from ragstone.store.bm25 import TextStatistics
-from ragstone.store.encoding import read_metadata, vector_text
+from ragstone.store.encoding import read_metadata, read_tokens, vector_text
+from ragstone.store.hybrid import HybridRule, unread
 from ragstone.store.statements import (
+    COLUMNS,
     QUERIES,
     Model,
     Statement,
@@ -28,12 +31,15 @@ from ragstone.store.statements import (
     other_model,
     walk_settings,
 )
-from ragstone.trace import degrade
+from ragstone.trace import degrade, note
 from ragstone.types import Chunk, Hit, Score
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+ONE_MOMENT, ONE_PLAN = Statement(QUERIES["one_moment"]), Statement(QUERIES["one_plan"], once=True)
+FETCH = QUERIES["fetch"].format(columns=COLUMNS)
 
 CANDIDATES = 2_000
 """Rows that hold only common terms are looked at up to this many."""
@@ -64,6 +70,9 @@ class Search:
     """Whether the scope is known, before or after `run`, to be too large for a scan."""
     candidates: Candidates | None = None
     """With these only they and what the outbox holds are ranked."""
+    hybrid: HybridRule | None = None
+    near: int = 0
+    """How many vectors were ranked, after `run`."""
 
     @property
     def has_nearest(self) -> bool:
@@ -76,15 +85,38 @@ class Search:
         """How many vectors the scope holds, counted to one more than are scanned or asked for."""
         assert self.model is not None
         limit = max(self.exact_rows, self.top_k) + 1
-        ((row,),) = await _batch(connection, [count_inside(self.model, self.view, limit)])
+        ((row,),) = await batch(connection, [count_inside(self.model, self.view, limit)])
         return cast(int, row["count"])
 
-    async def run(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
+    async def run(self, connection: Connection) -> list[Hit]:
+        """Rank, fuse and compare by ids; then read the passages of the best."""
+        nearest, matching = await self._rankings(connection)
+        self.near = len(nearest)
+        if self.hybrid is None:
+            return await _whole(connection, nearest or matching)
+        hits = self.hybrid.fused(nearest, matching)
+        if best := self.hybrid.to_compare(hits):
+            hits = await self._compared(connection, self.hybrid, best)
+        return await _whole(connection, hits[: self.hybrid.top_k])
+
+    async def _compared(self, connection: Connection, rule: HybridRule, best: Sequence[Hit]) -> list[Hit]:
+        if self.model is None:
+            return list(best)
+        ids = [hit.chunk.chunk_id for hit in best]
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(
+                QUERIES["tokens_of_chunks"], {"model_id": self.model.model_id, "chunk_ids": ids}
+            )
+            tokens = {row[0]: read_tokens(row[1], self.model.dimension) for row in await cursor.fetchall()}
+        note(compared=len(tokens))
+        return await to_thread.run_sync(rule.in_order, best, [tokens.get(chunk_id) for chunk_id in ids])
+
+    async def _rankings(self, connection: Connection) -> tuple[list[Hit], list[Hit]]:
         """(nearest, matching), in one round trip to the server."""
         statements = self._statements()
         if not statements:
             return [], []
-        found = await _batch(connection, [Statement(QUERIES["one_moment"]), *statements.values()])
+        found = await batch(connection, [ONE_MOMENT, *statements.values()])
         rows = dict(zip(statements, found[1:], strict=True))
         near = rows.get("nearest", [])
         self.large = bool(near) and near[0]["large"]
@@ -108,9 +140,8 @@ class Search:
             return statements
         if self.terms and self.known is not None:
             candidates = max(CANDIDATES, 20 * self.top_k)
-            statements["text"] = matching(
-                self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates
-            )
+            text = matching(self.terms, self.known, self.view, top_k=self.top_k, candidates=candidates)
+            statements |= {"plan": ONE_PLAN, "text": text} if text.once else {"text": text}
         if self.vector is not None:
             statements["other"] = other_model(self.identity, self.view)
         if self.has_nearest:
@@ -127,29 +158,30 @@ class Search:
             return {"nearest": found}
         exact_rows = -1 if self.large else self.exact_rows
         # The settings come last: they are for the vector search alone.
-        return {
-            "settings": walk_settings(self.top_k),
-            "nearest": nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows),
-        }
-
-
-async def _batch(connection: Connection, statements: Sequence[Statement]) -> list[list[DictRow]]:
-    """Send all statements at once, then read their rows."""
-    cursors: list[AsyncCursor[DictRow]] = []
-    async with connection.pipeline():
-        for statement in statements:
-            cursor = connection.cursor(row_factory=dict_row)
-            # Planned anew each time: a plan made for any scope would be wrong for most.
-            await cursor.execute(statement.sql, statement.values, prepare=False)
-            cursors.append(cursor)
-    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        found = nearest(self.model, self.view, question, top_k=self.top_k, exact_rows=exact_rows)
+        return {"settings": walk_settings(self.top_k, once=found.once), "nearest": found}
 
 
 def _ranked(rows: Sequence[DictRow], column: str, *, stage: str, scale: str) -> list[Hit]:
     return [
-        hit(row, Score(stage=stage, scale=scale, value=_value(row[column], scale), rank=rank))
+        unread(
+            row["chunk_id"],
+            row["document_id"],
+            row["index"],
+            Score(stage=stage, scale=scale, value=_value(row[column], scale), rank=rank),
+        )
         for rank, row in enumerate(rows, start=1)
     ]
+
+
+async def _whole(connection: Connection, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits with what their passages say."""
+    if not hits:
+        return []
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(FETCH, {"chunk_ids": [hit.chunk.chunk_id for hit in hits]})
+        rows = {row["chunk_id"]: row for row in await cursor.fetchall()}
+    return [hit(rows[found.chunk.chunk_id], *found.scores) for found in hits]
 
 
 def _value(stored: float, scale: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib.resources import files
 from typing import TypeAlias
@@ -65,7 +65,10 @@ class Statement:
     """SQL with the values that are bound to it."""
 
     sql: Sql
-    values: Mapping[str, object] = field(default_factory=dict[str, object])
+    values: Mapping[str, object] | Sequence[object] = field(default_factory=dict[str, object])
+    once: bool = False
+    """Prepared and planned once. Otherwise planned anew each time: a plan made for any filter would be
+    wrong for most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,9 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
     Below 0, the scope is known to be large: its rows are not counted.
     """
     limit = max(exact_rows, top_k) + 1 if exact_rows >= 0 else 0
-    return _over_vectors("search_vector", model, view, {"vector": vector, "top_k": top_k, "limit": limit})
+    found = _over_vectors("search_vector", model, view, {"vector": vector, "top_k": top_k, "limit": limit})
+    # Of a large scope only the walk runs, and its settings leave one plan for that.
+    return replace(found, once=exact_rows < 0 and view.scope.filter is None)
 
 
 def among(
@@ -108,7 +113,6 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
     model_id = Literal(model.model_id)
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
     sql = QUERIES[name].format(
-        columns=COLUMNS,
         model_id=model_id,
         dimension=Literal(model.dimension),
         scope=condition.sql,
@@ -118,9 +122,11 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
     return Statement(sql, {**condition.values, **values})
 
 
-def walk_settings(top_k: int) -> Statement:
-    """The settings that `nearest` runs under."""
-    return Statement(QUERIES["walk_settings"], {"ef_search": str(max(EF_SEARCH, top_k))})
+def walk_settings(top_k: int, *, once: bool = False) -> Statement:
+    """The settings that `nearest` runs under; `once` as the statement itself has it."""
+    plans = "force_generic_plan" if once else "auto"
+    values = {"ef_search": str(max(EF_SEARCH, top_k)), "plans": plans}
+    return Statement(QUERIES["walk_settings"], values, once=True)
 
 
 def matching(
@@ -130,7 +136,6 @@ def matching(
     condition = _Condition("c", view)
     everywhere = View(scope=Scope(), generation_id=view.generation_id)
     sql = QUERIES["search_text"].format(
-        columns=COLUMNS,
         scope=condition.sql,
         documents=_Condition("h", everywhere).sql,
         chunks=_Condition("c", everywhere).sql,
@@ -150,6 +155,8 @@ def matching(
             "k1": BM25_K1,
             "b": BM25_B,
         },
+        # The words alone lead to the rows, unless a filter may do so too.
+        once=view.scope.filter is None,
     )
 
 

@@ -13,13 +13,19 @@ from typing import Any, cast
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import BaseNotFound, ModelMismatch
+from ragstone.postgres.fields import Field
 from ragstone.postgres.pool import Connection
 from ragstone.store import encoding
+from ragstone.store.batch import batch
 from ragstone.store.checks import normalised
 from ragstone.store.encoding import Row
-from ragstone.store.statements import QUERIES, Model
+from ragstone.store.statements import QUERIES, Model, Statement
 from ragstone.terms import analyze
 from ragstone.types import Chunk, Document, Vectors, digest
+
+FEW_CHUNKS = 8
+"""So many rows go with the other statements of a document; more are copied, which takes two more round
+trips and less for each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,30 +67,60 @@ async def replace(rows: Rows, model: Model, connection: Connection) -> bool:
     document = rows.document
     # Writers of the same source queue here, also while it has no row to lock.
     key = digest("source", document.base_id, document.uri, size=8)
-    await connection.execute(QUERIES["lock_source"], {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
-    generation_id = await bound(connection, document.base_id, model)
-    stored = await (await connection.execute(QUERIES["stored_revision"], rows.values)).fetchone()
-    if stored is not None:
-        earlier_id, revision = stored
-        if revision == document.revision:
-            return False
-        await connection.execute(QUERIES["take_out"], {"document_ids": [earlier_id]})
-    await connection.execute(QUERIES["put_document"], rows.values)
-    await put_in(connection, generation_id, rows)
+    source = _once("lock_source", {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
+    base = {"base_id": document.base_id}
+    stored_revision = _once("stored_revision", rows.values)
+    _, _, found, stored = await batch(
+        connection,
+        [source, _once("lock_base_shared", base), _once("active_generation", base), stored_revision],
+    )
+    if found and _fits(found[0], model, None):
+        generation_id = cast(int, found[0]["generation_id"])
+    else:
+        # A base that is new or changes its model is locked alone, never after it was shared.
+        await connection.rollback()
+        await batch(connection, [source])
+        generation_id = await bound(connection, document.base_id, model)
+        (stored,) = await batch(connection, [stored_revision])
+    if stored and stored[0]["revision"] == document.revision:
+        return False
+    earlier = [row["document_id"] for row in stored]
+    taken_out = [_once("take_out", {"document_ids": earlier})] if earlier else []
+    await put_in(connection, generation_id, rows, after=[*taken_out, _once("put_document", rows.values)])
     return True
 
 
-async def put_in(connection: Connection, generation_id: int, rows: Rows) -> None:
-    """Chunks and vectors of a stored document into a generation that does not have it."""
+async def put_in(
+    connection: Connection, generation_id: int, rows: Rows, *, after: Sequence[Statement] = ()
+) -> None:
+    """Chunks and vectors of a stored document into a generation that does not have it.
+
+    What comes `after` other statements is sent together with them.
+    """
     values = {
         "generation_id": generation_id,
         "document_id": rows.document.document_id,
         "chunk_count": len(rows.chunks),
         "term_count": rows.term_count,
     }
-    await connection.execute(QUERIES["put_generation_document"], values)
-    await _copy(connection, "copy_chunks", generation_id, rows.chunks)
-    await _copy(connection, "copy_vectors", generation_id, rows.vectors)
+    statements = [*after, _once("put_generation_document", values)]
+    if len(rows.chunks) > FEW_CHUNKS:
+        await batch(connection, statements)
+        await _copy(connection, "copy_chunks", generation_id, rows.chunks)
+        await _copy(connection, "copy_vectors", generation_id, rows.vectors)
+        return
+    for name, held in (("insert_chunk", rows.chunks), ("insert_vector", rows.vectors)):
+        statements += [_inserted(name, generation_id, row) for row in held]
+    await batch(connection, statements)
+
+
+def _once(name: str, values: Mapping[str, object]) -> Statement:
+    return Statement(QUERIES[name], values, once=True)
+
+
+def _inserted(name: str, generation_id: int, row: Row) -> Statement:
+    fields = (encoding.integer(generation_id), *row)
+    return Statement(QUERIES[name], [None if field is None else Field(field) for field in fields], once=True)
 
 
 async def bound(connection: Connection, base_id: str, model: Model, *, settings: str | None = None) -> int:

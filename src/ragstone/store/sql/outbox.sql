@@ -111,7 +111,7 @@ WITH candidate AS MATERIALIZED (
 ), nearest AS (
     SELECT chunk_id, distance FROM k ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
-SELECT {columns}, n.distance, true AS large
-FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+SELECT c.chunk_id, c.document_id, c.index, n.distance, true AS large
+FROM nearest n JOIN chunks c USING (chunk_id)
 ORDER BY n.distance, c.document_id, c.index
 LIMIT %(top_k)s

@@ -38,5 +38,9 @@ FROM vectors v JOIN models m USING (model_id)
 WHERE m.identity = %(identity)s AND v.embedding_hash = ANY (%(hashes)s) AND v.tokens IS NOT NULL
 ORDER BY v.embedding_hash
 
+-- name: tokens_of_chunks
+SELECT chunk_id, tokens FROM vectors
+WHERE chunk_id = ANY (%(chunk_ids)s) AND model_id = %(model_id)s AND tokens IS NOT NULL
+
 -- name: count_chunks
 SELECT count(*) FROM chunks c WHERE {scope}

@@ -65,7 +65,12 @@ SELECT set_config('hnsw.ef_search', %(ef_search)s, true),
        set_config('enable_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true),
-       set_config('max_parallel_workers_per_gather', '0', true)
+       set_config('max_parallel_workers_per_gather', '0', true),
+       set_config('plan_cache_mode', %(plans)s, true)
+
+-- name: one_plan
+-- Prepared statements of this transaction are planned once, not for each question.
+SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
 
 -- name: vectors_inside
 SELECT v.chunk_id FROM vectors v WHERE v.model_id = {model_id} AND {scope} LIMIT %(limit)s
@@ -108,8 +113,8 @@ WITH inside AS MATERIALIZED (
           UNION ALL SELECT * FROM rest) AS found
     ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
-SELECT {columns}, n.distance, (SELECT n FROM size) >= %(limit)s AS large
-FROM nearest n JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
+SELECT c.chunk_id, c.document_id, c.index, n.distance, (SELECT n FROM size) >= %(limit)s AS large
+FROM nearest n JOIN chunks c USING (chunk_id)
 ORDER BY n.distance, c.document_id, c.index
 LIMIT %(top_k)s
 
@@ -145,9 +150,10 @@ WITH question AS MATERIALIZED (
     SELECT coalesce(%(chunks)s::float8, (SELECT chunks FROM counted)) AS n,
            coalesce(%(mean)s::float8, (SELECT greatest(terms / greatest(chunks, 1), 1) FROM counted)) AS mean
 ), held AS MATERIALIZED (
-    SELECT q.place, f.chunk_id, f.inside
+    -- A row's place in the table serves as its id: it is found again without an index.
+    SELECT q.place, f.at, f.inside
     FROM question q CROSS JOIN LATERAL (
-        SELECT c.chunk_id, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term AND {chunks} OFFSET 0
+        SELECT c.ctid AS at, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term AND {chunks} OFFSET 0
     ) AS f
     WHERE q.rows IS NULL
 ), weighted AS MATERIALIZED (
@@ -157,41 +163,39 @@ WITH question AS MATERIALIZED (
           LEFT JOIN (SELECT place, count(*) AS seen FROM held GROUP BY place) AS h USING (place)
           CROSS JOIN LATERAL (SELECT least(coalesce(q.rows, h.seen, 0), t.n) AS everywhere) AS k) AS known
 ), fill AS MATERIALIZED (
-    SELECT f.chunk_id, -min(tier) AS weight
-    FROM (SELECT u.tier, c.chunk_id
+    SELECT f.at, -min(tier) AS weight
+    FROM (SELECT u.tier, c.at
           FROM unnest(%(fills)s::text[]) WITH ORDINALITY AS u (fill, tier)
           CROSS JOIN LATERAL (
-              SELECT c.chunk_id FROM chunks c WHERE c.terms @@ u.fill::tsquery AND {scope} OFFSET 0
+              SELECT c.ctid AS at FROM chunks c WHERE c.terms @@ u.fill::tsquery AND {scope} OFFSET 0
           ) AS c
           WHERE (SELECT count(*) FROM held WHERE inside) < %(ranked)s
           LIMIT %(candidates)s) AS f
-    GROUP BY f.chunk_id
+    GROUP BY f.at
 ), likely AS MATERIALIZED (
-    SELECT chunk_id, max(weight) AS weight
-    FROM (SELECT h.chunk_id, sum(w.share) AS weight
-          FROM held h JOIN weighted w USING (place) WHERE h.inside GROUP BY h.chunk_id
-          UNION ALL SELECT chunk_id, weight FROM fill) AS found
-    GROUP BY chunk_id
+    SELECT at, max(weight) AS weight
+    FROM (SELECT h.at, sum(w.share) AS weight
+          FROM held h JOIN weighted w USING (place) WHERE h.inside GROUP BY h.at
+          UNION ALL SELECT at, weight FROM fill) AS found
+    GROUP BY at
     ORDER BY weight DESC FETCH FIRST %(ranked)s ROWS WITH TIES
 ), candidate AS MATERIALIZED (
     -- setweight makes a copy in memory: each ts_rank would fetch the stored one anew.
     SELECT c.chunk_id, c.document_id, c.index, setweight(c.terms, 'D') AS terms,
            %(k1)s * (1 - %(b)s + %(b)s * c.term_count / (SELECT mean FROM total)) AS norm
-    FROM likely l JOIN chunks c USING (chunk_id)
-), best AS (
-    SELECT chunk_id,
-           (SELECT sum(w.share * held.times / (held.times + k.norm))
-            FROM weighted w
-            CROSS JOIN LATERAL (SELECT ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)::float8 AS rank) AS found
-            CROSS JOIN LATERAL (
-                SELECT round(1 / (1.6449340668482264 * greatest(1 - found.rank, 0.002)) - 0.5) AS times
-            ) AS held
-            WHERE found.rank > 0.1) AS score
+    FROM likely l JOIN chunks c ON c.ctid = l.at
+), best AS MATERIALIZED (
+    -- Written so that ts_rank stands once: wherever it stood it would be worked out anew. Without the
+    -- term the number of times is 0, which as null adds nothing.
+    SELECT chunk_id, document_id, index,
+           (SELECT sum(w.share / (1 + k.norm / nullif(round(
+                       1 / (1.6449340668482264 * greatest(1 - ts_rank('{{1, 1, 1, 1}}', k.terms, w.term)::float8, 0.002))
+                       - 0.5), 0)))
+            FROM weighted w) AS score
     FROM candidate k
-    ORDER BY score DESC, document_id, index
-    LIMIT %(top_k)s
 )
-SELECT {columns}, b.score
-FROM best b JOIN chunks c USING (chunk_id) JOIN documents d USING (document_id)
-WHERE b.score > 0
-ORDER BY b.score DESC, c.document_id, c.index
+SELECT chunk_id, document_id, index, score
+FROM best
+WHERE score > 0
+ORDER BY score DESC, document_id, index
+LIMIT %(top_k)s

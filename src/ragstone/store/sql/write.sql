@@ -64,6 +64,15 @@ FROM STDIN (FORMAT BINARY)
 COPY vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding, tokens)
 FROM STDIN (FORMAT BINARY)
 
+-- name: insert_chunk
+INSERT INTO chunks (generation_id, chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
+                    headings, metadata, parent_start, parent_end, terms, term_count)
+VALUES (%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
+
+-- name: insert_vector
+INSERT INTO vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding, tokens)
+VALUES (%b, %b, %b, %b, %b, %b, %b)
+
 -- name: take_out
 -- The document's chunks and vectors of every generation go with it.
 DELETE FROM generation_documents WHERE document_id = ANY (%(document_ids)s)

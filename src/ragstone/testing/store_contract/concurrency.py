@@ -13,6 +13,7 @@ from ragstone.testing.store_contract.passages import (
     EVERYTHING,
     X,
     Y,
+    halves,
     passages,
     vectors,
 )
@@ -44,9 +45,9 @@ class ConcurrencyContract:
         async def read() -> None:
             nonlocal seen
             while not writing.is_set():
-                halves = await store.search_hybrid("shared", vectors(X), scope=EVERYTHING, top_k=100)
-                assert _whole(halves[0]) == _whole(halves[1])
-                assert set(_whole(halves[0])) == set(uris)
+                found = await halves(store, "shared", vectors(X), scope=EVERYTHING, top_k=100)
+                assert _whole(found[0]) == _whole(found[1])
+                assert set(_whole(found[0])) == set(uris)
                 seen += 1
                 await anyio.lowlevel.checkpoint()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ragstone.fuse import concatenate
 from ragstone.metadata import MetadataValue
 from ragstone.protocols import Store
 from ragstone.types import Chunk, Document, Hit, Scope, Vectors
@@ -59,6 +60,28 @@ def passages(
 
 def texts(hits: Sequence[Hit]) -> list[str]:
     return [hit.chunk.text for hit in hits]
+
+
+async def halves(
+    store: Store, text: str, question: Vectors, *, scope: Scope = EVERYTHING, top_k: int
+) -> tuple[list[Hit], list[Hit]]:
+    """Both rankings of one hybrid search, as (vector, text), with their passages."""
+    rankings: list[Sequence[Hit]] = []
+
+    def fuse(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+        rankings[:] = found
+        return concatenate(found)
+
+    hits = await store.search_hybrid(
+        text, question, scope=scope, top_k=min(2 * top_k, 1_000), fuse=fuse, candidates=top_k
+    )
+    whole = {hit.chunk.chunk_id: hit for hit in hits}
+    nearest, matching = rankings or ([], [])
+    assert not any(hit.chunk.text for hit in (*nearest, *matching)), "passages are read of the best alone"
+    return (
+        [whole[hit.chunk.chunk_id].with_scores(hit.scores) for hit in nearest],
+        [whole[hit.chunk.chunk_id].with_scores(hit.scores) for hit in matching],
+    )
 
 
 async def put(

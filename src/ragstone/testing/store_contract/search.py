@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 
 from ragstone.errors import (
@@ -11,6 +13,7 @@ from ragstone.errors import (
     ModelMismatch,
 )
 from ragstone.filters import And, Compare, Equal, Filter, In, Not, Or, Present
+from ragstone.fuse import hybrid
 from ragstone.metadata import MetadataValue
 from ragstone.protocols import Store
 from ragstone.testing.store_contract.passages import (
@@ -19,12 +22,13 @@ from ragstone.testing.store_contract.passages import (
     X,
     Y,
     Z,
+    halves,
     passages,
     put,
     texts,
     vectors,
 )
-from ragstone.types import Scope
+from ragstone.types import Hit, Scope
 
 
 @pytest.mark.anyio
@@ -77,7 +81,13 @@ class SearchContract:
         with pytest.raises(InvalidQuery):
             await store.search_text("alpha", scope=EVERYTHING, top_k=top_k)
         with pytest.raises(InvalidQuery):
-            await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=top_k)
+            await store.search_hybrid(
+                "alpha", vectors(X), scope=EVERYTHING, top_k=top_k, fuse=hybrid, candidates=9
+            )
+        with pytest.raises(InvalidQuery):
+            await store.search_hybrid(
+                "alpha", vectors(X), scope=EVERYTHING, top_k=9, fuse=hybrid, candidates=top_k
+            )
 
     async def test_questions_that_cannot_be_compared_are_refused(self, store: Store) -> None:
         await put(store, "u:1", "alpha")
@@ -94,11 +104,11 @@ class SearchContract:
         assert texts(await store.search_vector(other, scope=EVERYTHING, top_k=3)) == ["beta"]
         assert texts(await store.search_vector(other, scope=Scope(bases=("two",)), top_k=3)) == ["beta"]
         with pytest.raises(ModelMismatch) as caught:
-            await store.search_hybrid("alpha", other, scope=Scope(bases=("one", "two")), top_k=3)
+            await halves(store, "alpha", other, scope=Scope(bases=("one", "two")), top_k=3)
         assert "one" in str(caught.value)
 
     async def test_an_empty_store_has_no_hits(self, store: Store) -> None:
-        assert await store.search_hybrid("alpha", vectors(X), scope=EVERYTHING, top_k=3) == ([], [])
+        assert await halves(store, "alpha", vectors(X), scope=EVERYTHING, top_k=3) == ([], [])
         assert await store.count(EVERYTHING) == 0
 
     async def test_no_bases_means_all_and_an_empty_list_means_none(self, store: Store) -> None:
@@ -119,7 +129,7 @@ class SearchContract:
         }
         for bases, count in expected.items():
             scope = Scope(bases=bases)
-            nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=9)
+            nearest, matching = await halves(store, "alpha", vectors(X), scope=scope, top_k=9)
             found = (len(nearest), len(matching), await store.count(scope))
             assert all(bases is None or hit.base_id in bases for hit in (*nearest, *matching))
             assert found == (count, count, count), bases
@@ -130,7 +140,7 @@ class SearchContract:
             await put(store, f"u:{n}", "alpha alpha", metadata={"kind": "near"})
         await put(store, "u:far", "alpha and other words", rows=[Y], metadata={"kind": "far"})
         scope = Scope(filter=Equal("kind", "far"))
-        nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=3)
+        nearest, matching = await halves(store, "alpha", vectors(X), scope=scope, top_k=3)
         assert texts(nearest) == texts(matching) == ["alpha and other words"]
         assert await store.count(scope) == 1
 
@@ -141,7 +151,7 @@ class SearchContract:
         many = tuple(range(5, 125))
         for asked, count in ((In("n", many), 120), (In("n", ()), 0), (Equal("no row has this", 1), 0)):
             scope = Scope(filter=asked)
-            nearest, matching = await store.search_hybrid("alpha", vectors(X), scope=scope, top_k=1_000)
+            nearest, matching = await halves(store, "alpha", vectors(X), scope=scope, top_k=1_000)
             assert len(nearest) == len(matching) == await store.count(scope) == count
             some = await store.search_vector(vectors(X), scope=scope, top_k=7)
             assert len(some) == min(7, count)
@@ -296,11 +306,43 @@ class SearchContract:
         """A52: both rankings of one question."""
         await put(store, "u:1", "alpha", "beta", "alpha beta", rows=[X, Y, Z])
         question = vectors((0.9, 0.3, 0.1))
-        nearest, matching = await store.search_hybrid("beta", question, scope=EVERYTHING, top_k=2)
+        nearest, matching = await halves(store, "beta", question, scope=EVERYTHING, top_k=2)
         assert nearest == await store.search_vector(question, scope=EVERYTHING, top_k=2)
         assert matching == await store.search_text("beta", scope=EVERYTHING, top_k=2)
         assert texts(nearest) == ["alpha", "beta"]
         assert sorted(texts(matching)) == ["alpha beta", "beta"]
+
+    async def test_a_hybrid_search_gives_the_best_of_both_with_their_passages(self, store: Store) -> None:
+        """A52: fused by ids and scores; the best are whole, as any other search gives them."""
+        await put(store, "u:1", "alpha", "beta", "alpha beta", rows=[X, Y, Z], context="of u:1")
+        question = vectors((0.9, 0.3, 0.1))
+        hits = await store.search_hybrid(
+            "beta", question, scope=EVERYTHING, top_k=2, fuse=hybrid, candidates=3, compared=3
+        )
+        assert sorted(texts(hits)) == ["alpha", "beta"]
+        assert [hit.with_scores(()) for hit in hits] == await store.fetch(
+            [hit.chunk.chunk_id for hit in hits]
+        )
+        scales = {hit.chunk.text: [score.scale for score in hit.scores] for hit in hits}
+        assert scales == {"alpha": ["cosine", "hybrid"], "beta": ["cosine", "text", "hybrid"]}
+
+    async def test_the_best_are_compared_token_by_token(self, store: Store) -> None:
+        """A52: of those fused, only as many as were asked for; a passage without tokens is like the mean."""
+        document, chunks = passages("u:1", "one", "two", "three", "four")
+        signs = [np.full((2, 1), kept, np.uint8) for kept in (0b000_00000, 0b111_00000, 0b010_00000)]
+        stored = replace(vectors(X, X, X, Y), token_vectors=[*signs, np.empty((0, 1), np.uint8)])
+        assert await store.replace(document, chunks, stored)
+        question = replace(vectors(X), token_vectors=[np.array([[0.6, 0.5, 0.6]], np.float32)])
+
+        async def found(compared: int) -> list[Hit]:
+            return await store.search_hybrid(
+                "?", question, scope=EVERYTHING, top_k=2, fuse=hybrid, candidates=4, compared=compared
+            )
+
+        assert texts(await found(0)) == ["one", "two"]
+        assert texts(await found(2)) == ["two", "one"]
+        assert texts(await found(4)) == ["two", "three"]
+        assert [score.scale for score in (await found(4))[0].scores] == ["cosine", "hybrid", "late"]
 
     async def test_fetch_keeps_the_order_and_leaves_out_what_is_missing(self, store: Store) -> None:
         _, chunks = passages("u:1", "alpha", "beta", "gamma")
