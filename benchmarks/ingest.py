@@ -255,6 +255,7 @@ def report(runs: list[Run]) -> str:
         "",
         "`python benchmarks/ingest.py --local`, see there for what is measured.",
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.0f} at the end, "
         f"{time.strftime('%Y-%m-%d')}.",
         "",
         "| files | embedder | chunks | s | files/s | CPU s | of PostgreSQL | peak MB, all | command "

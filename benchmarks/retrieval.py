@@ -319,8 +319,8 @@ async def main() -> None:
         "",
         "    python benchmarks/retrieval.py" + (f" --limit {options.limit}" if options.limit else ""),
         "",
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, embedded PostgreSQL, "
-        "multilingual-e5-small int8, chunks of 300 tokens. "
+        f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.0f}, Python {platform.python_version()}, "
+        "embedded PostgreSQL, multilingual-e5-small int8, chunks of 300 tokens. "
         "Times are whole searches without the embedding of the question.",
         "",
         *table(results),
