@@ -295,7 +295,8 @@ def written(corpus: Corpus, results: dict[str, dict[str, Any]]) -> str:
         "",
         "    python benchmarks/peers.py --install",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[0]:.0f}. {corpus.passages} passages (English, Simplified and "
+        f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[0]:.0f}. "
+        f"{corpus.passages} passages (English, Simplified and "
         f"Traditional Chinese), a chunk each, {sum(map(len, corpus.relevant.values()))} questions. The "
         "vectors are those of multilingual-e5-small and the same for all; embedding is taken off, and takes "
         f"{corpus.embed_cpu_ms:.0f} CPU ms a passage. CPU counts every thread and PostgreSQL; memory "

@@ -113,7 +113,8 @@ def report(found: dict[str, list[tuple[float, float, int]]], at_once: int, round
         "",
         f"    python benchmarks/streams.py --rounds {rounds} --at-once {at_once}",
         "",
-        f"{at_once} answers at once of {len(PIECES)} deltas; {os.cpu_count()} cores, load average {os.getloadavg()[0]:.0f}, "
+        f"{at_once} answers at once of {len(PIECES)} deltas; {os.cpu_count()} cores, "
+        f"load average {os.getloadavg()[0]:.0f}, "
         f"Python {platform.python_version()}. No delta was lost or crossed.",
         "",
         "| | CPU ms an answer, best round | ratio |",
