@@ -117,27 +117,30 @@ class Writer:
 
 @dataclass(frozen=True)
 class Run:
-    """One `ragstone add`: its summary, and the most memory (MB) of all and of each kind of process."""
+    """One `ragstone add`: its summary, CPU seconds without PostgreSQL and of it, and the most memory
+    (MB) of all and of each kind of process."""
 
     files: int
     embedder: str
     summary: dict[str, Any]
     cpu: float
+    server_cpu: float
     peak: float
     parts: dict[str, float]
 
 
-class Memory:
-    """The PSS of a command and everything below it, and of the PostgreSQL of its home."""
+class Watch:
+    """The memory (PSS) of a command and everything below it, and that and the CPU of its PostgreSQL."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = str(home)
+    def __init__(self, place: Path) -> None:
+        self._place = place
         self.peak = 0.0
         self.parts: dict[str, float] = {}
+        self.server_cpu = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Memory:
+    def __enter__(self) -> Watch:
         self._thread.start()
         return self
 
@@ -148,40 +151,56 @@ class Memory:
     def _watch(self) -> None:
         while not self._stop.wait(0.25):
             found: dict[str, float] = {}
-            for process in _processes(self._home):
-                kind, size = process
-                found[kind] = found.get(kind, 0.0) + size
+            cpu = 0.0
+            for process in _processes(self._place):
+                found[process.kind] = found.get(process.kind, 0.0) + _pss(process.pid)
+                if process.kind == "postgres":
+                    cpu += process.cpu
             self.peak = max(self.peak, sum(found.values()))
+            self.server_cpu = max(self.server_cpu, cpu)
             for kind, size in found.items():
                 self.parts[kind] = max(self.parts.get(kind, 0.0), size)
 
 
-def _processes(home: str) -> list[tuple[str, float]]:
-    """(kind, MB) of each process of ours: named by its command line, or below one that is."""
-    postmaster = next((int(file.read_text().split()[0]) for file in Path(home).glob(PID_FILE)), 0)
-    parents: dict[int, int] = {}
-    kinds: dict[int, str] = {}
+@dataclass
+class Process:
+    """`cpu`: seconds of its own, and of those of its children that have ended."""
+
+    pid: int
+    parent: int
+    words: str
+    cpu: float
+    kind: str = ""
+
+
+def _processes(place: Path) -> list[Process]:
+    """Those of the command of `place` (its command line names it) and of the server kept there."""
+    running: dict[int, Process] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            stat = (folder / "stat").read_text()
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
-        pid = int(folder.name)
-        parents[pid] = int(stat.rpartition(")")[2].split()[1])
-        if pid == postmaster:
-            kinds[pid] = "postgres"
-        elif home in words:
-            kinds[pid] = "command"
-        elif "ragstone.parse.worker" in words:
-            kinds[pid] = "parsers"
-    for pid in list(parents):
-        above = pid
-        while above in parents and above not in kinds:
-            above = parents[above]
-        if above in kinds:
-            kinds.setdefault(pid, kinds[above])
-    return [(kind, _pss(pid)) for pid, kind in kinds.items()]
+        cpu = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+        running[int(folder.name)] = Process(int(folder.name), int(stat[1]), words, cpu)
+    roots = {pid: "command" for pid, process in running.items() if str(place) in process.words}
+    roots |= dict.fromkeys(_postmasters(place), "postgres")
+    for process in running.values():
+        above = process.pid
+        while above in running and above not in roots:
+            above = running[above].parent
+        if above in roots:
+            process.kind = "parsers" if "ragstone.parse.worker" in process.words else roots[above]
+    return [process for process in running.values() if process.kind]
+
+
+def _postmasters(place: Path) -> list[int]:
+    try:
+        # While the data folder is made, a single process writes its number with a minus.
+        return [abs(int(pid)) for file in place.glob(PID_FILE) for pid in file.read_text().split()[:1]]
+    except FileNotFoundError:
+        return []
 
 
 def _pss(pid: int) -> float:
@@ -214,7 +233,7 @@ def measured(count: int, *, embedder: str) -> Run:
         if embedder == "fake":
             environment["RAGSTONE_TEST_EMBEDDER"] = "fake"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with Memory(Path(place)) as memory:
+        with Watch(Path(place)) as watch:
             ended = subprocess.run(
                 [*COMMAND, "add", str(folder), "--json"],
                 env=environment,
@@ -227,7 +246,7 @@ def measured(count: int, *, embedder: str) -> Run:
         if summary.get("failed") or summary.get("ready") != count:
             raise SystemExit(f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}")
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Run(count, embedder, summary, cpu, memory.peak, memory.parts)
+        return Run(count, embedder, summary, cpu, watch.server_cpu, watch.peak, watch.parts)
 
 
 def report(runs: list[Run]) -> str:
@@ -236,17 +255,19 @@ def report(runs: list[Run]) -> str:
         "",
         "`python benchmarks/ingest.py --local`, see there for what is measured.",
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"load average {os.getloadavg()[0]:.0f} at the end, "
         f"{time.strftime('%Y-%m-%d')}.",
         "",
-        "| files | embedder | chunks | s | files/s | CPU s | peak MB, all | command | parsers | PostgreSQL |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| files | embedder | chunks | s | files/s | CPU s | of PostgreSQL | peak MB, all | command "
+        "| parsers | PostgreSQL |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for run in runs:
         seconds = run.summary["seconds"]
         parts = " | ".join(f"{run.parts.get(kind, 0):.0f}" for kind in ("command", "parsers", "postgres"))
         lines.append(
             f"| {run.files:,} | {run.embedder} | {run.summary['chunks']:,} | {seconds:.0f} "
-            f"| {run.files / seconds:.1f} | {run.cpu:.0f} | {run.peak:.0f} | {parts} |"
+            f"| {run.files / seconds:.1f} | {run.cpu:.0f} | {run.server_cpu:.0f} | {run.peak:.0f} | {parts} |"
         )
     if len(runs) > 1:
         lines += ["", f"Memory with 10 times the files: {runs[1].peak / runs[0].peak:.2f} times."]
@@ -268,8 +289,8 @@ def report(runs: list[Run]) -> str:
         )
     lines += [
         "",
-        "CPU seconds are those of the command and its parsers, without PostgreSQL. `known` asks which",
-        "texts are embedded already.",
+        "CPU s: the command and its parsers; PostgreSQL's own stand beside. `known` asks which texts are",
+        "embedded already.",
         "",
     ]
     return "\n".join(lines)

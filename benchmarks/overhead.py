@@ -71,7 +71,8 @@ def _opening() -> list[str]:
         "",
         "    python benchmarks/overhead.py --install",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}. One Advanced query: compress a "
+        f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[0]:.0f}. "
+        "One Advanced query: compress a "
         "follow-up, expand to four wordings, search each with two retrievers, fuse, rerank 20 to 5, augment, "
         "generate. Models and retrievers are fakes that answer at once; what they take by themselves is "
         "taken off. Compare ratios, not times.",

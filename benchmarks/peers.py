@@ -33,6 +33,7 @@ import psutil
 from contestants.environments import CACHE, NOT_INSTALLED, import_cpu, libraries
 from ragstone.embed.local import LocalEmbedder
 from ragstone.evaluate import means, measures
+from ragstone.types import Vectors
 from retrieval import SETS, dataset
 
 RESULTS = Path(__file__).parent / "results" / "peers.md"
@@ -41,7 +42,13 @@ SCRIPTS = Path(__file__).parent / "contestants"
 CORPORA = ("xquad_en", "cmrc2018_trial", "drcd_dev", "mtrag_un", "paraphrase_zh")
 ASKED = ("xquad_en", "xquad_zh_to_en", "cmrc2018_trial", "drcd_dev", "mtrag_un", "paraphrase_zh")
 QUESTIONS = 30
-OWN = {"ragstone": "Ragstone, PostgreSQL", "ragstone_memory": "Ragstone, MemoryStore"}
+SAMPLE = 50
+"""Passages embedded anew in each run, to say what embedding takes."""
+OWN = {
+    "ragstone": "Ragstone, PostgreSQL",
+    "ragstone_tokens": "Ragstone, PostgreSQL, with tokens",
+    "ragstone_memory": "Ragstone, MemoryStore",
+}
 QUIET = {"LOGFIRE_IGNORE_NO_CONFIG": "1", "TOKENIZERS_PARALLELISM": "false"}
 REASONS = {
     "ingest CPU ms a chunk": (
@@ -86,16 +93,24 @@ class Corpus:
 
 
 async def corpus_at(folder: Path, sets: Path) -> Corpus:
-    """Passages, questions and their vectors, written once."""
+    """Passages, questions and their vectors, written once for each model."""
+    embedder = await LocalEmbedder.open(folder.parent / "models")
+    folder = folder.with_name(f"{folder.name}-{embedder.identity.replace('/', '-')}")
     facts = folder / "facts.json"
     if not facts.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        facts.write_text(json.dumps(await _written(folder, sets)), encoding="utf-8")
-    return Corpus(folder=folder, **json.loads(facts.read_text(encoding="utf-8")))
+        facts.write_text(json.dumps(await _written(folder, sets, embedder)), encoding="utf-8")
+    lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
+    sample = [json.loads(line)["text"] for line in lines[:: len(lines) // SAMPLE]]
+    started = time.process_time()
+    await embedder.embed_documents(sample)
+    embed_cpu_ms = (time.process_time() - started) / len(sample) * 1000
+    await embedder.aclose()
+    known = json.loads(facts.read_text(encoding="utf-8"))
+    return Corpus(folder=folder, embed_cpu_ms=embed_cpu_ms, **known)
 
 
-async def _written(folder: Path, sets: Path) -> dict[str, Any]:
-    embedder = await LocalEmbedder.open(folder.parent / "models")
+async def _written(folder: Path, sets: Path, embedder: LocalEmbedder) -> dict[str, Any]:
     offsets, limit = embedder.tokenizer.offsets, embedder.max_tokens
     passages: dict[str, str] = {}
     for name in CORPORA:
@@ -118,18 +133,16 @@ async def _written(folder: Path, sets: Path) -> dict[str, Any]:
             }
             for question in asked
         }
-    started = time.process_time()
-    _write(folder, "passages", passages, (await embedder.embed_documents(list(passages.values()))).values)
-    embed_cpu_ms = (time.process_time() - started) / len(passages) * 1000
-    _write(folder, "questions", questions, (await embedder.embed_queries(list(questions.values()))).values)
-    await embedder.aclose()
-    return {"passages": len(passages), "relevant": relevant, "embed_cpu_ms": embed_cpu_ms}
+    _write(folder, "passages", passages, await embedder.embed_documents(list(passages.values())))
+    _write(folder, "questions", questions, await embedder.embed_queries(list(questions.values())))
+    return {"passages": len(passages), "relevant": relevant}
 
 
-def _write(folder: Path, name: str, texts: dict[str, str], vectors: Any) -> None:
+def _write(folder: Path, name: str, texts: dict[str, str], vectors: Vectors) -> None:
     rows = [json.dumps({"id": key, "text": text}, ensure_ascii=False) for key, text in texts.items()]
     (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    np.save(folder / f"{name}.npy", vectors)
+    np.save(folder / f"{name}.npy", vectors.values)
+    np.savez(folder / f"{name}-tokens.npz", *vectors.token_vectors)
 
 
 def measured(contestant: Contestant, corpus: Corpus) -> dict[str, Any]:
@@ -282,7 +295,8 @@ def written(corpus: Corpus, results: dict[str, dict[str, Any]]) -> str:
         "",
         "    python benchmarks/peers.py --install",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}. {corpus.passages} passages (English, Simplified and "
+        f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[0]:.0f}. "
+        f"{corpus.passages} passages (English, Simplified and "
         f"Traditional Chinese), a chunk each, {sum(map(len, corpus.relevant.values()))} questions. The "
         "vectors are those of multilingual-e5-small and the same for all; embedding is taken off, and takes "
         f"{corpus.embed_cpu_ms:.0f} CPU ms a passage. CPU counts every thread and PostgreSQL; memory "

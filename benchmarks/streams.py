@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from openai import AsyncOpenAI
 
-from provider import threaded
+from provider import Provider, threaded
 from ragstone import Assistant, CitedContext, Hit, ModelGenerator, Query, QueryPipeline, WindowMemory
 from ragstone.chat.openai import OpenAIChatModel
 from ragstone.types import Chunk, Done
@@ -70,7 +70,7 @@ def resident_mb() -> float:
 
 
 async def measured(
-    answer: Callable[[int], Awaitable[str]], rounds: int, at_once: int
+    answer: Callable[[int], Awaitable[str]], provider: Provider, rounds: int, at_once: int
 ) -> list[tuple[float, float, int]]:
     """(CPU ms an answer, resident MB afterwards, Python objects afterwards) of each round."""
     rows: list[tuple[float, float, int]] = []
@@ -84,12 +84,16 @@ async def measured(
             for number in range(at_once):
                 tasks.start_soon(checked, number)
         spent = time.process_time() - started
+        provider.requests.clear()  # what it keeps of each would look like ours
         gc.collect()
         rows.append((spent / at_once * 1_000, resident_mb(), len(gc.get_objects())))
     return rows
 
 
-async def compared(url: str, rounds: int, at_once: int) -> dict[str, list[tuple[float, float, int]]]:
+async def compared(
+    provider: Provider, rounds: int, at_once: int
+) -> dict[str, list[tuple[float, float, int]]]:
+    url = f"{provider.url}/v1"
     client = AsyncOpenAI(base_url=url, api_key="k", timeout=120)
     chat = OpenAIChatModel(base_url=url, model="m", api_key="k", timeout=120)
     talking = Assistant(
@@ -98,8 +102,8 @@ async def compared(url: str, rounds: int, at_once: int) -> dict[str, list[tuple[
     )
     try:
         return {
-            "sdk": await measured(sdk(client), max(2, rounds // 5), at_once),
-            "ragstone": await measured(ragstone(talking), rounds, at_once),
+            "sdk": await measured(sdk(client), provider, max(2, rounds // 5), at_once),
+            "ragstone": await measured(ragstone(talking), provider, rounds, at_once),
         }
     finally:
         await client.close()
@@ -114,6 +118,7 @@ def report(found: dict[str, list[tuple[float, float, int]]], at_once: int, round
         f"    python benchmarks/streams.py --rounds {rounds} --at-once {at_once}",
         "",
         f"{at_once} answers at once of {len(PIECES)} deltas; {os.cpu_count()} cores, "
+        f"load average {os.getloadavg()[0]:.0f}, "
         f"Python {platform.python_version()}. No delta was lost or crossed.",
         "",
         "| | CPU ms an answer, best round | ratio |",
@@ -125,7 +130,7 @@ def report(found: dict[str, list[tuple[float, float, int]]], at_once: int, round
     ]
     for number, (_, resident, objects) in enumerate(found["ragstone"], 1):
         lines.append(f"| {number} | {resident:.0f} | {objects:,} |")
-    return lines
+    return [*lines, "", "Each chat's memory of 10 messages is full after round 5."]
 
 
 def main() -> None:
@@ -135,7 +140,7 @@ def main() -> None:
     options = parser.parse_args()
     answers: dict[str, Any] = {"chat": lambda body: PIECES}
     with threaded(**answers) as provider:
-        found = anyio.run(compared, f"{provider.url}/v1", options.rounds, options.at_once)
+        found = anyio.run(compared, provider, options.rounds, options.at_once)
     lines = report(found, options.at_once, options.rounds)
     print("\n".join(lines))
     RESULTS.parent.mkdir(exist_ok=True)

@@ -71,6 +71,7 @@ class Known:
     """The embedding function of all contestants: the vectors of known texts."""
 
     def __init__(self, corpus: Path) -> None:
+        self._corpus = corpus
         self.passages = [
             Passage(row["id"], row["text"], {key: number % size for key, size in SHARES.items()}, vector)
             for number, (row, vector) in enumerate(_rows(corpus, "passages"))
@@ -84,6 +85,18 @@ class Known:
 
     def query(self, text: str) -> Any:
         return self._queries[text]
+
+    def tokens(self) -> dict[str, Any]:
+        """The token vectors of every known text, as Ragstone's local model gives them."""
+        found: dict[str, Any] = {}
+        passages = [passage.text for passage in self.passages]
+        for name, texts in (
+            ("passages", passages),
+            ("questions", [row["text"] for row, _ in self.questions]),
+        ):
+            with np.load(self._corpus / f"{name}-tokens.npz") as kept:
+                found |= {text: kept[f"arr_{place}"] for place, text in enumerate(texts)}
+        return found
 
     def nearest(self, vector: Any, kept: tuple[str, int]) -> list[str]:
         """Exact search among the passages that the filter keeps."""

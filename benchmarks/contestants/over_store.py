@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,19 @@ class KnownEmbedder:
     max_tokens = 512
     tokenizer = None
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, known: Known, tokens: Mapping[str, Any]) -> None:
+        self._known, self._tokens = known, tokens
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        return Vectors(model=self.identity, values=np.stack([self._known.document(text) for text in texts]))
+        return self._vectors(texts, self._known.document)
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        return Vectors(model=self.identity, values=np.stack([self._known.query(text) for text in texts]))
+        return self._vectors(texts, self._known.query)
+
+    def _vectors(self, texts: Sequence[str], vector: Callable[[str], Any]) -> Vectors:
+        values = np.stack([vector(text) for text in texts])
+        tokens = [self._tokens[text] for text in texts] if self._tokens else ()
+        return Vectors(model=self.identity, values=values, token_vectors=tokens)
 
     async def aclose(self) -> None:
         pass
@@ -66,9 +72,12 @@ def by_form_feed(document: Document) -> list[Chunk]:
 class Ragstone:
     version = version("ragstone")
 
-    def __init__(self, known: Known, store: Store) -> None:
+    def __init__(
+        self, known: Known, store: Store, *, tokens: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """`tokens`: the token vectors of every text, where they are to be compared too."""
         self._store = store
-        self._embedder: Any = KnownEmbedder(known)
+        self._embedder: Any = KnownEmbedder(known, tokens)
 
     async def ingest(self, passages: Sequence[Passage]) -> None:
         pipeline = IngestPipeline(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import psutil
 from measure import Known, main
@@ -17,9 +20,14 @@ class Durable(Ragstone):
     """Ragstone in the PostgreSQL of a folder."""
 
     def __init__(
-        self, known: Known, store: PostgresStore, database: Database, server: EmbeddedServer
+        self,
+        known: Known,
+        store: PostgresStore,
+        database: Database,
+        server: EmbeddedServer,
+        tokens: Mapping[str, Any],
     ) -> None:
-        super().__init__(known, store)
+        super().__init__(known, store, tokens=tokens)
         self._database, self._server = database, server
         (pid_file,) = server.folder.rglob("postmaster.pid")
         self._postmaster = psutil.Process(int(pid_file.read_text().splitlines()[0]))
@@ -34,10 +42,10 @@ class Durable(Ragstone):
         await self._server.aclose()
 
 
-async def make(known: Known, work: Path) -> Durable:
+async def make(known: Known, work: Path, tokens: Mapping[str, Any] = MappingProxyType({})) -> Durable:
     server = await EmbeddedServer.start(work / "home")
     database = await Database.open(server.ensure_running)
-    return Durable(known, await PostgresStore.open(database), database, server)
+    return Durable(known, await PostgresStore.open(database), database, server, tokens)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class Run:
             prefix = family.blob.uri + MEMBER_MARK
             gone = [uri for uri in self._known if uri.startswith(prefix) and uri not in family.uris]
             self._gone += gone
-            if not self._dry_run:
+            if gone and not self._dry_run:
                 document_ids = [digest(self._base_id, uri) for uri in gone]
                 self._deleted += await self._pipeline.store.delete(document_ids)
         if family.failed:
