@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
@@ -22,7 +23,7 @@ def lowest_versions(project: Path = PROJECT) -> Iterator[tuple[str, str]]:
     """(name, version) of each package, sorted; ValueError for one without a bound or with two."""
     table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     found: dict[str, str] = {}
-    for requirement in [*table["dependencies"], *sum(table["optional-dependencies"].values(), [])]:
+    for requirement in chain(table["dependencies"], *table["optional-dependencies"].values()):
         if requirement.startswith(f"{table['name']}["):
             continue
         bound = _BOUND.match(requirement)
