@@ -149,7 +149,8 @@ def _walk(
             continue
         path, below = entry
         try:
-            resolved = path.resolve(strict=True)
+            # Below a resolved folder only a link needs resolving: a look at every part of the path.
+            resolved = path.resolve(strict=True) if os.name == "nt" or path.is_symlink() else path
         except (OSError, RuntimeError):  # a link to nothing, or to itself
             continue
         if resolved in seen:
@@ -157,7 +158,7 @@ def _walk(
         if resolved.is_dir():
             if recursive:
                 seen.add(resolved)
-                stack.append(_entries(path, f"{below}/"))
+                stack.append(_entries(resolved, f"{below}/"))
         elif fits is None or fits.fullmatch(below if by_path else path.name):
             seen.add(resolved)
             yield resolved
