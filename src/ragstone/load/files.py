@@ -159,7 +159,7 @@ def _walk(
         if resolved.is_dir():
             if recursive:
                 seen.add(resolved)
-                stack.append(_entries(path, f"{below}/"))
+                stack.append(_entries(resolved, f"{below}/"))
         elif fits is None or fits.fullmatch(below if by_path else path.name):
             seen.add(resolved)
             yield resolved
@@ -171,7 +171,9 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLON
 def _resolved(path: Path) -> Path | LoadFailure | None:
     """None for a link to nothing or to itself; what is there but cannot be reached is a failure."""
     try:
-        return path.resolve(strict=True)
+        # Below a resolved folder only a link needs resolving: a look at every part of the path.
+        linked = os.name == "nt" or stat.S_ISLNK(path.lstat().st_mode)
+        return path.resolve(strict=True) if linked else path
     except RuntimeError:  # a loop of links
         return None
     except OSError as error:
