@@ -274,7 +274,7 @@ class PostgresStore:
         return cast(int, rows[0]["count"])
 
     async def _rows(
-        self, sql: Sql, values: Mapping[str, object], *, binary: bool = False
+        self, sql: Sql, values: Mapping[str, object] | Sequence[object], *, binary: bool = False
     ) -> list[dict[str, Any]]:
         async def read(connection: Connection) -> list[dict[str, Any]]:
             async with connection.cursor(row_factory=dict_row, binary=binary) as cursor:

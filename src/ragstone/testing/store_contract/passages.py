@@ -76,7 +76,8 @@ async def halves(
         text, question, scope=scope, top_k=min(2 * top_k, 1_000), fuse=fuse, candidates=top_k
     )
     whole = {hit.chunk.chunk_id: hit for hit in hits}
-    nearest, matching = rankings or ([], [])
+    none: Sequence[Hit] = ()
+    nearest, matching = rankings or (none, none)
     assert not any(hit.chunk.text for hit in (*nearest, *matching)), "passages are read of the best alone"
     return (
         [whole[hit.chunk.chunk_id].with_scores(hit.scores) for hit in nearest],
