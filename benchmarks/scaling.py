@@ -231,20 +231,20 @@ class Bench:
         """CPU of the last chunks stored anew, and of documents of one chunk."""
         last = range(max(0, point.chunks - AGAIN), point.chunks, PER_DOCUMENT)
         again = [corpus.document(start, point.chunks) for start in last]
-        point.ingest_ms = await self._stored(again)
+        await self.store.delete([document.document_id for document, _, _ in again])
         singles = [single(*document) for document in again]
         point.single_ms = await self._stored(singles)
         await self.store.delete([document.document_id for document, _, _ in singles])
+        point.ingest_ms = await self._stored(again)
         await self.vacuum()
 
     async def _stored(self, documents: Sequence[tuple[Document, list[Chunk], Vectors]]) -> float:
-        await self.store.delete([document.document_id for document, _, _ in documents])
-        for document in documents[:5]:  # statements are prepared by then
+        for document in documents[:10]:  # statements are prepared by then
             await self.store.replace(*document)
         cpu = self.cpu()
-        for document in documents[5:]:
+        for document in documents[10:]:
             await self.store.replace(*document)
-        return (self.cpu() - cpu) * 1_000 / sum(len(chunks) for _, chunks, _ in documents[5:])
+        return (self.cpu() - cpu) * 1_000 / sum(len(chunks) for _, chunks, _ in documents[10:])
 
     async def sizes(self, point: Point) -> None:
         async with self.database.connection() as connection:
