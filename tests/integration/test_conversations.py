@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from provider import Fault, Provider
 from ragstone.errors import InvalidQuery, InvalidSetting
 from ragstone.kb.facade import KnowledgeBases
 from ragstone.kb.settings import load
+from ragstone.testing.databases import temporary_database
 from ragstone.types import Delta, Done, Failed, Message, Sources
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +24,13 @@ HISTORY = (
     Message(role="user", content="When does the ferry leave Halm?"),
     Message(role="assistant", content="At 22:15 [1]."),
 )
+
+
+@pytest.fixture
+def database(embedded_database: str) -> Iterator[str]:
+    """A database of the test's own: questions search every base, also those of other tests and models."""
+    with temporary_database(embedded_database) as conninfo:
+        yield conninfo
 
 
 @asynccontextmanager
@@ -46,13 +54,13 @@ def chat(provider: Provider) -> dict[str, Any]:
 
 
 async def test_c34_w12_a_follow_up_is_made_whole_by_the_model_and_searched_as_asked_too(
-    embedded_database: str, tmp_path: Path
+    database: str, tmp_path: Path
 ) -> None:
     def say(body: dict[str, Any]) -> str:
         compressing = "Conversation:" in body["messages"][-1]["content"]
         return "Do dogs travel free on the ferry from Halm?" if compressing else "Yes, free of charge [1]."
 
-    async with Provider(chat=say) as provider, opened(embedded_database, tmp_path, **chat(provider)) as kb:
+    async with Provider(chat=say) as provider, opened(database, tmp_path, **chat(provider)) as kb:
         answer = await kb.ask("And the dogs?", history=HISTORY)
         reworded, kept, retrieve = (step.detail for step in answer.trace[:3])
         assert (reworded["query"], kept) == ("Do dogs travel free on the ferry from Halm?", {})
@@ -64,10 +72,8 @@ async def test_c34_w12_a_follow_up_is_made_whole_by_the_model_and_searched_as_as
     assert len(provider.requests) == 3
 
 
-async def test_c34_without_a_model_the_question_before_helps_to_find(
-    embedded_database: str, tmp_path: Path
-) -> None:
-    async with opened(embedded_database, tmp_path) as kb:
+async def test_c34_without_a_model_the_question_before_helps_to_find(database: str, tmp_path: Path) -> None:
+    async with opened(database, tmp_path) as kb:
         answer = await kb.ask("And the dogs?", history=HISTORY)
     transform, retrieve = (
         next(step.detail for step in answer.trace if step.stage == stage)
@@ -78,9 +84,7 @@ async def test_c34_without_a_model_the_question_before_helps_to_find(
     assert answer.mode == "extractive"
 
 
-async def test_c37_of_a_long_history_only_the_latest_turns_are_sent(
-    embedded_database: str, tmp_path: Path
-) -> None:
+async def test_c37_of_a_long_history_only_the_latest_turns_are_sent(database: str, tmp_path: Path) -> None:
     history = [
         Message(role=role, content=f"{role} {n}")  # type: ignore[arg-type]
         for n in range(40)
@@ -88,14 +92,14 @@ async def test_c37_of_a_long_history_only_the_latest_turns_are_sent(
     ]
     async with (
         Provider(chat=lambda body: "At 22:15 [1].") as provider,
-        opened(embedded_database, tmp_path, **chat(provider)) as kb,
+        opened(database, tmp_path, **chat(provider)) as kb,
     ):
         await kb.ask("When does the ferry leave?", history=history)
     spoken = [message["content"] for message in provider.requests[-1].body["messages"][1:-1]]
     assert spoken == [message.content for message in history[-10:]]
 
 
-async def test_d9_every_step_down_answers_and_is_marked(embedded_database: str, tmp_path: Path) -> None:
+async def test_d9_every_step_down_answers_and_is_marked(database: str, tmp_path: Path) -> None:
     async with Provider(chat=lambda body: "At 22:15 [1].") as provider:
         settings = chat(provider) | {
             "embed_base_url": f"{provider.url}/v1",
@@ -104,7 +108,7 @@ async def test_d9_every_step_down_answers_and_is_marked(embedded_database: str, 
             "rerank_base_url": provider.url,
             "rerank_min_score": -1.0,
         }
-        async with opened(embedded_database, tmp_path, **settings) as kb:
+        async with opened(database, tmp_path, **settings) as kb:
             question = "When does the ferry leave Halm?"
             assert (await kb.ask(question)).degraded == ()
             for path, mark, mode in (
@@ -124,13 +128,11 @@ async def test_d9_every_step_down_answers_and_is_marked(embedded_database: str, 
             assert "22:15" in answer.text
 
 
-async def test_a75_events_for_a_user_interface_have_a_typed_end(
-    embedded_database: str, tmp_path: Path
-) -> None:
+async def test_a75_events_for_a_user_interface_have_a_typed_end(database: str, tmp_path: Path) -> None:
     pieces = ["At 22:15 [1]. ", "Dogs ", "travel free [1]."]
     async with (
         Provider(chat=lambda body: pieces) as provider,
-        opened(embedded_database, tmp_path, **chat(provider)) as kb,
+        opened(database, tmp_path, **chat(provider)) as kb,
     ):
         events = [event async for event in kb.events("When does the ferry leave?")]
         assert isinstance(events[-1], Done)
@@ -146,11 +148,11 @@ async def test_a75_events_for_a_user_interface_have_a_typed_end(
 
 
 async def test_d9_a_model_file_that_is_not_there_is_marked_and_the_answer_quoted(
-    embedded_database: str, tmp_path: Path
+    database: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     missing = str(tmp_path / "model.gguf")
-    async with opened(embedded_database, tmp_path, chat_model_file=missing) as kb:
+    async with opened(database, tmp_path, chat_model_file=missing) as kb:
         answer = await kb.ask("When does the ferry leave Halm?")
     assert (answer.mode, answer.degraded) == ("extractive", ("chat_failed",))
 
