@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ragstone.errors import InvalidQuery
+from ragstone.errors import InvalidQuery, InvalidStage
 from ragstone.filters import key, parse
 from ragstone.fuse import reciprocal_rank
 from ragstone.metadata import MetadataValue
@@ -127,3 +127,8 @@ async def test_token_vectors_can_be_left_out_and_another_fusion_keeps_its_own_sc
         assert all(0 <= hit.score <= 1 and hit.scores[-1].scale == "late" for hit in hits)
     best = await compared(True)
     assert await compared(True, min_score=(best[0].score + best[1].score) / 2) == best[:1]
+
+
+async def test_a_mode_that_does_not_exist_is_refused_by_name(store: MemoryStore) -> None:
+    with pytest.raises(InvalidStage, match="'fuzzy'"):
+        retriever(store, mode="fuzzy")

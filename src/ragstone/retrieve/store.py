@@ -63,6 +63,8 @@ class StoreRetriever:
     fuse: Fuser = hybrid
 
     def __post_init__(self) -> None:
+        if self.mode not in _RANGES:
+            raise InvalidStage("retrieve.mode", mode=self.mode)
         if not callable(self.top_k):
             checked_top_k(self.top_k)
         checked_top_k(self.candidates)
