@@ -47,7 +47,8 @@ class Frequencies:
             0.0,
         )
         least = self._exact_rows / COMMON_PART
-        if chunks <= self._exact_rows:
+        # A store that scans no vectors at all (0) still counts the words of what little there is.
+        if chunks <= self._exact_rows or not least:
             return TextStatistics(ranked=max(MIN_RANKED, int(least)))
         rows = await (await connection.execute(QUERIES["common_terms"], {"share": least / chunks})).fetchall()
         common = {term: share * chunks for term, share in rows}
