@@ -14,9 +14,11 @@ from blockbuster import blockbuster_ctx
 
 
 def pytest_configure() -> None:
-    """A run in a shell's background (`make test &`) ignores Ctrl-C, and so would the commands it tests."""
+    """A run in a shell's background or under nohup ignores signals, and so would the commands it tests."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
