@@ -144,6 +144,12 @@ def with_tokens(hits: Sequence[Hit], similarities: Sequence[float]) -> list[Hit]
     return _fused(candidates, "late", 3.0)
 
 
+def token_similarity(hit: Hit) -> float | None:
+    """What `with_tokens` was given for the hit; None where its tokens were not compared."""
+    late, hybrid = hit.on("late"), hit.on("hybrid")
+    return None if late is None or hybrid is None else 3 * late - 2 * hybrid
+
+
 def by_tokens(
     question: NDArray[np.generic], hits: Sequence[Hit], passages: Sequence[NDArray[np.generic] | None]
 ) -> list[Hit]:

@@ -61,7 +61,7 @@ class Breakable(MemoryVectorIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self.down = False
+        self.down = self.keeps = False
         self.asked: list[tuple[Sequence[str] | None, int]] = []
         self.after_put: anyio.Event | None = None
 
@@ -77,6 +77,11 @@ class Breakable(MemoryVectorIndex):
     async def drop(self, collection: str, ids: Sequence[str]) -> None:
         self._check()
         await super().drop(collection, ids)
+
+    async def clear(self, collection: str) -> None:
+        if self.keeps:
+            raise StoreUnavailable("store.index_failed", index=self.identity, reason="nothing is removed")
+        await super().clear(collection)
 
     async def search(
         self, collection: str, vector: NDArray[np.float32], *, bases: Sequence[str] | None, top_k: int
@@ -469,6 +474,50 @@ async def test_a_new_copy_takes_the_place_of_the_old_and_leaves_nothing_of_it(da
     assert await held(database, index) == await in_database(database)
     async with database.connection() as connection:
         assert await (await connection.execute("SELECT count(*) FROM indexes")).fetchone() == (1,)
+
+
+async def test_a_copy_that_could_not_be_removed_is_removed_later_and_does_not_answer(
+    database: Database,
+) -> None:
+    index = Breakable()
+    store = await through(database, index)
+    await fill(store, 2)
+    (before,) = index.held()
+    index.keeps = True
+    await store.rebuild_index()
+    assert before in index.held()
+    index.keeps = False
+    await through(database, index)
+    assert before not in index.held()
+    assert await held(database, index) == await in_database(database)
+
+
+async def test_a_copy_that_waits_to_be_removed_is_no_copy(database: Database) -> None:
+    index = MemoryVectorIndex()
+    await through(database, index)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE indexes SET state = 'retired'")
+        await connection.commit()
+    store = await through(database, index)
+    await fill(store, 1)
+    assert await held(database, index) == await in_database(database) != set()
+
+
+async def test_words_are_counted_where_the_servers_statistics_are_of_other_passages(
+    database: Database,
+) -> None:
+    """A51: a store that scans no vectors weighs words as any other."""
+    store = await through(database, MemoryVectorIndex())
+    earlier = [await put(store, f"e:{n}", "alpha alone") for n in range(20)]
+    async with database.connection() as connection:
+        await connection.execute("ANALYZE chunks")
+        await connection.commit()
+    await store.delete([document.document_id for document in earlier])
+    await put(store, "u:1", "alpha beta", "beta gamma", "delta")
+    plain = await PostgresStore.open(database)
+    expected = await plain.search_text("alpha beta", scope=EVERYTHING, top_k=5)
+    again = await through(database, MemoryVectorIndex())
+    assert await again.search_text("alpha beta", scope=EVERYTHING, top_k=5) == expected
 
 
 async def test_writers_do_not_wait_for_a_copy_that_is_forgotten(database: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
@@ -11,17 +10,17 @@ import typer
 
 from ragstone.address import is_web
 from ragstone.cli.options import Base, Glob, Jobs, Json, PasswordFile
-from ragstone.cli.progress import AddProgress, Notices
-from ragstone.cli.session import with_bases
-from ragstone.cli.shapes import event_json, summary_json
+from ragstone.cli.session import ingesting
+from ragstone.cli.shapes import summary_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say, told
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_BASE, MEMBER_MARK
 
 if TYPE_CHECKING:
-    from ragstone.ingest import FileResult, IngestEvent, IngestResult
-    from ragstone.kb.facade import Found, KnowledgeBases
+    from ragstone.cli.session import OnEvent
+    from ragstone.ingest import FileResult, IngestResult
+    from ragstone.kb.facade import KnowledgeBases
 
 MAX_JOBS = 64
 # From this many files with one reason on, the reason is written once.
@@ -45,20 +44,11 @@ def add(
     checked_jobs(jobs)
     # A name that is blank is refused: it may be a variable that was never set.
     name = DEFAULT_BASE if base is None else base
-    notices = Notices(terminal)
-    progress = AddProgress(notices)
 
-    def on_event(event: Found | IngestEvent) -> None:
-        if as_json:
-            terminal.emit(event_json(event))
-        progress(event)
-
-    async def work(bases: KnowledgeBases) -> IngestResult:
+    async def work(bases: KnowledgeBases, on_event: OnEvent) -> IngestResult:
         return await bases.add(*sources, base=name, glob=glob, jobs=jobs, on_event=on_event)
 
-    started = time.perf_counter()
-    result = with_bases(terminal, work, notices=notices, password_file=password_file)
-    seconds = time.perf_counter() - started
+    result, seconds = ingesting(terminal, work, password_file=password_file)
     if as_json:
         terminal.emit(summary_json(name, result, seconds))
     else:

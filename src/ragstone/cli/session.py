@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from ragstone.cli.progress import Notices
+from ragstone.cli.progress import AddProgress, Notices
+from ragstone.cli.shapes import event_json
 from ragstone.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from ragstone.kb.facade import KnowledgeBases
+    from ragstone.ingest import IngestEvent
+    from ragstone.kb.facade import Found, KnowledgeBases
+
+    OnEvent: TypeAlias = Callable[[Found | IngestEvent], None]
 
 T = TypeVar("T")
 
@@ -42,3 +47,25 @@ def with_bases(
         return result
 
     return anyio.run(run)
+
+
+def ingesting(
+    terminal: Terminal,
+    work: Callable[[KnowledgeBases, OnEvent], Awaitable[T]],
+    *,
+    password_file: str | None,
+) -> tuple[T, float]:
+    """Run `work` with its progress shown, or its events written as JSON; what came of it, and the seconds."""
+    notices = Notices(terminal)
+    progress = AddProgress(notices)
+
+    def on_event(event: Found | IngestEvent) -> None:
+        if terminal.as_json:
+            terminal.emit(event_json(event))
+        progress(event)
+
+    started = time.perf_counter()
+    result = with_bases(
+        terminal, lambda bases: work(bases, on_event), notices=notices, password_file=password_file
+    )
+    return result, time.perf_counter() - started

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragstone.cli.add import checked_jobs, checked_sources, show_remarks
 from ragstone.cli.options import Glob, Jobs, Json, PasswordFile
-from ragstone.cli.progress import AddProgress, Notices
-from ragstone.cli.session import with_bases
-from ragstone.cli.shapes import event_json, sync_json
+from ragstone.cli.session import ingesting
+from ragstone.cli.shapes import sync_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 
 if TYPE_CHECKING:
-    from ragstone.ingest import IngestEvent
-    from ragstone.kb.facade import Found, KnowledgeBases
+    from ragstone.cli.session import OnEvent
+    from ragstone.kb.facade import KnowledgeBases
     from ragstone.kb.syncing import SyncResult
 
 Source = Annotated[str, typer.Argument(metavar="PATH", help=say("cli.arg_source"))]
@@ -39,15 +37,8 @@ def sync(
     terminal = Terminal(as_json=as_json)
     checked_sources([source])
     checked_jobs(jobs)
-    notices = Notices(terminal)
-    progress = AddProgress(notices)
 
-    def on_event(event: Found | IngestEvent) -> None:
-        if as_json:
-            terminal.emit(event_json(event))
-        progress(event)
-
-    async def work(bases: KnowledgeBases) -> SyncResult:
+    async def work(bases: KnowledgeBases, on_event: OnEvent) -> SyncResult:
         return await bases.sync(
             source,
             base=base,
@@ -58,9 +49,7 @@ def sync(
             on_event=on_event,
         )
 
-    started = time.perf_counter()
-    result = with_bases(terminal, work, notices=notices, password_file=password_file)
-    seconds = time.perf_counter() - started
+    result, seconds = ingesting(terminal, work, password_file=password_file)
     if as_json:
         terminal.emit(sync_json(base, result, seconds))
     else:
@@ -97,7 +86,7 @@ def _show(terminal: Terminal, base: str, result: SyncResult, seconds: float) -> 
         rows = ", ".join(f"{table} {count:,}" for table, count in result.deleted.rows.items())
         terminal.line(say("cli.sync_rows", rows=rows))
     if result.gone:
-        terminal.line(say("cli.sync_gone"))
+        terminal.line(say("cli.sync_going" if result.dry_run else "cli.sync_gone"))
         for uri in result.gone:
             terminal.line(uri, indent=2)
     if result.outside:

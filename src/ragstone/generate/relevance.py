@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ragstone.fuse import token_similarity
 from ragstone.language import language_of
 from ragstone.messages import Language
 from ragstone.terms import folded
@@ -41,7 +42,7 @@ class Relevance:
     ) -> dict[int, float]:
         """How far each passage is above what is enough; `similar`: its best sentence, by its number."""
         leads = _above_median([hit.on("cosine") for hit in passages], self.usual_leads[0])
-        tokens = [_tokens(hit) for hit in passages]
+        tokens = [token_similarity(hit) for hit in passages]
         known = [value for value in tokens if value is not None]
         token_leads = _above_median(tokens, self.usual_leads[1])
         asked = language_of(question)
@@ -81,12 +82,6 @@ def names(text: str, wanted: Sequence[str]) -> bool:
 
 def _joined(text: str) -> str:
     return _JOINTS.sub("", text)
-
-
-def _tokens(hit: Hit) -> float | None:
-    """What the late interaction added to the hit: late = (2 x hybrid + tokens) / 3."""
-    late, hybrid = hit.on("late"), hit.on("hybrid")
-    return None if late is None or hybrid is None else 3 * late - 2 * hybrid
 
 
 def _above_median(values: Sequence[float | None], usual: float) -> list[float]:

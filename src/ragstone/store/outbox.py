@@ -76,7 +76,8 @@ class Outbox:
         Raises:
             StoreUnavailable: a writer held the table for too long; try again.
         """
-        if not await self._copies():
+        # One that another took the place of is only waiting to be removed.
+        if not any(copy.state != "retired" for copy in await self._copies()):
             copy = await self._new_copy()
             if copy.state == "ready":
                 await self._database.run_retrying(partial(_switch, copy))
@@ -159,7 +160,9 @@ class Outbox:
                 if identity == self._index.identity and model_id is not None:
                     await self._index.clear(collection_of(prefix, model_id))
         except StoreError as error:
+            # Not forgotten: the next sweep tries again.
             _LOGGER.warning("an earlier copy in %s was not removed: %s", self._index.identity, error)
+            rows = [row for row in rows if row[1] != self._index.identity]
         async with self._database.transaction() as connection:
             await connection.execute(QUERIES["forget_copies"], {"index_ids": [row[0] for row in rows]})
 
