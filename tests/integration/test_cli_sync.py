@@ -240,6 +240,9 @@ def test_what_people_read(ragstone: CommandLine, folder: Path, base: str) -> Non
     assert ragstone("list", "--base", base).code != 0, "the base was not made"
     ragstone("sync", folder, "--base", base)
     (folder / "two.txt").unlink()
+    planned = ragstone("sync", folder, "--base", base, "--dry-run")
+    assert "To be deleted, since they are gone" in planned.out
+    assert "Deleted," not in planned.out
     done = ragstone("sync", folder, "--base", base, RAGSTONE_LANG="zh")
     assert "因已不存在而删除" in done.out
     assert (folder / "two.txt").as_uri() in done.out
