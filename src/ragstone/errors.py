@@ -11,6 +11,11 @@
     │   ├── BaseNotFound          says which bases exist
     │   └── MissingExtra          names the extra to install
     ├── NotFound                  a document or chunk that is not there (any more)
+    ├── Conflict                  the thing has changed, or is at work, in a way that forbids this now
+    ├── AccessError               who asks may not do this
+    │   ├── Unauthorized          no key, or one that is wrong, expired or revoked
+    │   ├── Forbidden             the key's role does not allow it
+    │   └── RateLimited           more requests than the key may make (Transient)
     ├── ContentError              a file that cannot be read; the others go on
     │   ├── UnsupportedContent    no parser for this content
     │   ├── CorruptContent        damaged, or not what it says it is
@@ -126,6 +131,26 @@ class MissingExtra(InputError):
 
 class NotFound(RagstoneError):
     """A document or chunk that is not there."""
+
+
+class Conflict(RagstoneError):
+    """What is asked cannot be done as things stand; the sentence says what is in the way."""
+
+
+class AccessError(RagstoneError):
+    """Who asks may not do this."""
+
+
+class Unauthorized(AccessError):
+    """No key, or one that is wrong, expired or revoked."""
+
+
+class Forbidden(AccessError):
+    """The role of the key does not allow it."""
+
+
+class RateLimited(AccessError, Transient):
+    """More requests than the key may make; the value `seconds` says when to come back."""
 
 
 class ContentError(RagstoneError):

@@ -44,6 +44,7 @@ COMMANDS = {
     "parse": Entry("documents", "parse", "cli.about_parse", "cli.help_parse"),
     "verify-deleted": Entry("bases", "verify_deleted", "cli.about_verify_deleted", "cli.help_verify_deleted"),
     "reindex": Entry("reindex", "reindex", "cli.about_reindex", "cli.help_reindex"),
+    "serve": Entry("serve", "serve", "cli.about_serve", "cli.help_serve"),
     "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
     "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
     "config": Entry("config", "config", "cli.about_config", "cli.help_config"),

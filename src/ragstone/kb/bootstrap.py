@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from ragstone.kb.settings import Settings, read_passwords
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
+from ragstone.postgres.migrate import migrate
 from ragstone.postgres.pool import Database
 from ragstone.postgres.server import EmbeddedServer
 from ragstone.prompts import Wording, own_prompts
@@ -298,7 +300,10 @@ class App:
             index = await RedisIndex.open(settings.vector_index_url)
         if index is not None:
             self._stack.push_async_callback(index.aclose)
-        return await PostgresStore.open(database, index=index)
+        store = await PostgresStore.open(database, index=index)
+        async with database.connection() as connection:
+            await migrate(connection, "kb", files("ragstone.kb") / "migrations")
+        return store
 
     async def _open_embedder(self) -> Embedder:
         settings = self.settings

@@ -29,7 +29,15 @@ _SECRETS = ("chat_api_key", "embed_api_key", "rerank_api_key")
 _SECRET_VALUE = re.compile(
     r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
 )
-_URLS = ("database_url", "vector_index_url", "chat_base_url", "embed_base_url", "rerank_base_url")
+_URLS = (
+    "database_url",
+    "blob_url",
+    "redis_url",
+    "vector_index_url",
+    "chat_base_url",
+    "embed_base_url",
+    "rerank_base_url",
+)
 # Read by the test suite, not by the application.
 _FOREIGN = ("RAGSTONE_TEST_MODELS",)
 
@@ -108,6 +116,18 @@ class Settings:
     """Whether `add` may read addresses inside a network (localhost, 10.0.0.0/8, ...)."""
     web_max_pages: int = 1_000
     """Pages read of one sitemap."""
+
+    host: str = "127.0.0.1"
+    """The address `ragstone serve` listens on; any other than the machine's own needs a key first."""
+    port: int = 8080
+    worker_concurrency: int = 2
+    """Files that `serve` and `worker` index at once; 0: `serve` indexes none and leaves it to workers."""
+    lease_seconds: float = 30.0
+    """How long a job of a worker that died is waited for."""
+    blob_url: str = ""
+    """Where originals lie: `s3://bucket/prefix`, `gs://...`, `az://...`. Empty: a folder in the home."""
+    redis_url: str = field(default="", repr=False)
+    """`redis://...` whose stream wakes workers of many machines. Empty: PostgreSQL's NOTIFY."""
 
     test_embedder: Literal["", "fake"] = ""
     """For tests: `fake` takes the deterministic embedder instead of a model."""
@@ -189,7 +209,7 @@ def _from_file(path: Path) -> dict[str, object]:
         _check_name(name, f"{name} ({path})")
         if name == "home":
             raise InvalidSetting("kb.settings_home", path=path)
-        if name in (*_SECRETS, "database_url", "vector_index_url") and _open_to_others(path):
+        if name in (*_SECRETS, "database_url", "vector_index_url", "redis_url") and _open_to_others(path):
             raise InvalidSetting("kb.settings_open", path=path, name=name)
     return values
 
@@ -250,6 +270,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "parse_timeout": (1, 3_600),
     "parse_memory_mb": (256, 1_000_000),
     "web_max_pages": (1, 1_000_000),
+    "port": (0, 65_535),
+    "worker_concurrency": (0, 64),
+    "lease_seconds": (1, 3_600),
     "embed_batch": (1, 2_048),
     "embed_max_tokens": (32, 1_000_000),
     "embed_threads": (0, 1_024),

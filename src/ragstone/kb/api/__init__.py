@@ -1,0 +1,1 @@
+"""The HTTP API: thin routes over `ragstone.kb`, one file a resource."""
