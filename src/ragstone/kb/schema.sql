@@ -107,7 +107,9 @@ CREATE TABLE keys (
     created_at   timestamptz NOT NULL DEFAULT now(),
     expires_at   timestamptz,
     revoked_at   timestamptz,
-    last_used_at timestamptz
+    last_used_at timestamptz,
+    -- Whoever makes keys could make one that sees more.
+    CHECK (role <> 'admin' OR bases IS NULL)
 );
 
 -- What was changed, when, by which key; never a question or a content.
