@@ -90,6 +90,7 @@ CREATE TABLE jobs (
 -- One at a time for each document, and for each base.
 CREATE UNIQUE INDEX jobs_document ON jobs (document_id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX jobs_reindex ON jobs (base_id) WHERE kind = 'reindex' AND state IN ('queued', 'running');
+CREATE INDEX jobs_of_document ON jobs (document_id);
 CREATE INDEX jobs_waiting ON jobs (run_after, job_id) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (lease_until) WHERE state = 'running';
 
