@@ -87,18 +87,13 @@ SELECT job_id FROM jobs
 WHERE job_id = %(job_id)s AND state = 'running' AND worker_id = %(worker_id)s AND lease_until < now()
 FOR UPDATE SKIP LOCKED
 
--- name: cancel_documents
-UPDATE jobs
-SET state = 'cancelled', again = false, worker_id = NULL, lease_until = NULL, finished_at = now()
-WHERE document_id = ANY (%(document_ids)s) AND state IN ('queued', 'running')
+-- name: delete_jobs
+DELETE FROM jobs WHERE document_id = ANY (%(document_ids)s)
 
 -- name: cancel_job
 UPDATE jobs
 SET state = 'cancelled', again = false, worker_id = NULL, lease_until = NULL, finished_at = now()
 WHERE job_id = %(job_id)s AND state IN ('queued', 'running')
-
--- name: purge_jobs
-DELETE FROM jobs WHERE state IN ('done', 'cancelled') AND finished_at < now() - interval '7 days'
 
 -- name: list_jobs
 SELECT j.job_id, j.kind, j.base_id, j.document_id, f.name, j.state, j.stage, j.progress, j.attempts,
