@@ -99,8 +99,8 @@ async def enqueue(
     return cast(int, row[0])
 
 
-async def delete(connection: Connection, document_ids: Sequence[str]) -> int:
-    """Delete the jobs of documents whose files go in the same transaction; how many.
+async def cancel_documents(connection: Connection, document_ids: Sequence[str]) -> int:
+    """End and delete the jobs of documents whose files go in the same transaction; how many.
 
     Lock the files before it, and look for the rows of the library after it: what a running
     job is writing at this moment is waited for, and it writes nothing afterwards.
@@ -154,10 +154,13 @@ async def beat(database: Database, job: Job, *, lease: float, stage: str, progre
         return (await connection.execute(QUERIES["beat_job"], values)).rowcount > 0
 
 
-async def finish(database: Database, job: Job, *, failures: Sequence[Mapping[str, object]] = ()) -> bool:
+async def finish(
+    database: Database, job: Job, *, failures: Sequence[Mapping[str, object]] | None = None
+) -> bool:
     """The job is done and its file ready. False when it was no longer ours, and nothing changed.
 
-    `failures` are members of a container that could not be read: uri, name, code, values.
+    `failures` are members of a container that could not be read: uri, name, code, values;
+    None where they are as they were.
     """
     return await _end(database, job, "done", failures=failures)
 

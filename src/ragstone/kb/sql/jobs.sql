@@ -113,3 +113,9 @@ WHERE state = 'dead'
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
 ORDER BY document_id, job_id
+
+-- name: notify
+SELECT pg_notify('ragstone_jobs', '')
+
+-- name: listen
+LISTEN ragstone_jobs
