@@ -85,26 +85,28 @@ async def enqueue(
     The file of an `index` job must be locked or written before, in the same transaction.
 
     Raises:
-        BaseNotFound: the base has just been removed.
+        BaseNotFound, NotFound: the base or the file has just been removed.
     """
     values = {"base_id": base_id, "document_id": document_id}
     await connection.execute(QUERIES[f"forget_{kind}"], values)
     try:
         row = await (await connection.execute(QUERIES[f"enqueue_{kind}"], values)).fetchone()
     except ForeignKeyViolation as error:
+        if document_id is not None:
+            raise NotFound("kb.document_not_found", reference=document_id) from error
         raise BaseNotFound("access.base", base_id=base_id) from error
     assert row is not None
     return cast(int, row[0])
 
 
 async def cancel_documents(connection: Connection, document_ids: Sequence[str]) -> int:
-    """Cancel whatever is under way for documents that are about to be deleted; how many jobs.
+    """End and delete the jobs of documents whose files go in the same transaction; how many.
 
-    Call it before the rows of the library are looked for: what a running job is writing
-    at this moment is waited for, and it writes nothing afterwards.
+    Lock the files before it, and look for the rows of the library after it: what a running
+    job is writing at this moment is waited for, and it writes nothing afterwards.
     """
-    values = {"document_ids": sorted(document_ids)}
-    return (await connection.execute(QUERIES["cancel_documents"], values)).rowcount
+    values = {"document_ids": list(document_ids)}
+    return (await connection.execute(QUERIES["delete_jobs"], values)).rowcount
 
 
 # --- a worker's side ---------------------------------------------------------------
@@ -152,10 +154,13 @@ async def beat(database: Database, job: Job, *, lease: float, stage: str, progre
         return (await connection.execute(QUERIES["beat_job"], values)).rowcount > 0
 
 
-async def finish(database: Database, job: Job, *, failures: Sequence[Mapping[str, object]] = ()) -> bool:
+async def finish(
+    database: Database, job: Job, *, failures: Sequence[Mapping[str, object]] | None = None
+) -> bool:
     """The job is done and its file ready. False when it was no longer ours, and nothing changed.
 
-    `failures` are members of a container that could not be read: uri, name, code, values.
+    `failures` are members of a container that could not be read: uri, name, code, values;
+    None where they are as they were.
     """
     return await _end(database, job, "done", failures=failures)
 
@@ -186,7 +191,6 @@ async def sweep(database: Database) -> int:
         connection.cursor(row_factory=class_row(Job)) as cursor,
     ):
         expired = await (await cursor.execute(QUERIES["expired_jobs"])).fetchall()
-        await connection.execute(QUERIES["purge_jobs"])
     count = 0
     for job in expired:
         lost = Conflict("jobs.lost", attempts=job.attempts)
@@ -234,10 +238,10 @@ async def _end_file(
     connection: Connection, document_id: str, state: str, values: Mapping[str, object]
 ) -> None:
     """A file that waits for another attempt is pending; why it waits is said by its job."""
-    told = values if state in ("dead", "cancelled") else values | {"error_code": None, "error_values": None}
-    await connection.execute(
-        QUERIES["end_file"], {**told, "document_id": document_id, "status": _STATUS[state]}
-    )
+    told = {**values, "document_id": document_id, "status": _STATUS[state]}
+    if state in ("queued", "done"):
+        told |= {"error_code": None, "error_values": None}
+    await connection.execute(QUERIES["end_file"], told)
 
 
 async def _found(connection: Connection, query: str, values: Mapping[str, object]) -> bool:

@@ -65,8 +65,8 @@ CREATE TABLE jobs (
     job_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text COLLATE "C" NOT NULL CHECK (kind IN ('index', 'reindex')),
     base_id      text COLLATE "C" NOT NULL REFERENCES bases ON DELETE CASCADE,
-    -- Of `index`: the file; not a reference, for a cancelled job outlives it.
-    document_id  text COLLATE "C",
+    -- Of `index`: the file.
+    document_id  text COLLATE "C" REFERENCES files ON DELETE CASCADE,
     state        text COLLATE "C" NOT NULL DEFAULT 'queued'
                  CHECK (state IN ('queued', 'running', 'done', 'dead', 'cancelled')),
     stage        text COLLATE "C" NOT NULL DEFAULT '',

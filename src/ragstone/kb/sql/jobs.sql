@@ -87,18 +87,13 @@ SELECT job_id FROM jobs
 WHERE job_id = %(job_id)s AND state = 'running' AND worker_id = %(worker_id)s AND lease_until < now()
 FOR UPDATE SKIP LOCKED
 
--- name: cancel_documents
-UPDATE jobs
-SET state = 'cancelled', again = false, worker_id = NULL, lease_until = NULL, finished_at = now()
-WHERE document_id = ANY (%(document_ids)s) AND state IN ('queued', 'running')
+-- name: delete_jobs
+DELETE FROM jobs WHERE document_id = ANY (%(document_ids)s)
 
 -- name: cancel_job
 UPDATE jobs
 SET state = 'cancelled', again = false, worker_id = NULL, lease_until = NULL, finished_at = now()
 WHERE job_id = %(job_id)s AND state IN ('queued', 'running')
-
--- name: purge_jobs
-DELETE FROM jobs WHERE state IN ('done', 'cancelled') AND finished_at < now() - interval '7 days'
 
 -- name: list_jobs
 SELECT j.job_id, j.kind, j.base_id, j.document_id, f.name, j.state, j.stage, j.progress, j.attempts,
@@ -118,3 +113,9 @@ WHERE state = 'dead'
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
 ORDER BY document_id, job_id
+
+-- name: notify
+SELECT pg_notify('ragstone_jobs', '')
+
+-- name: listen
+LISTEN ragstone_jobs
