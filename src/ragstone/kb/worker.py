@@ -60,13 +60,25 @@ class Worker:
         self._slots = anyio.Semaphore(concurrency)
         self._taking = anyio.CancelScope()
 
+    @classmethod
+    def over(cls, parts: App, *, concurrency: int) -> Worker:
+        """One that reads the originals of `parts` with the settings of each base."""
+        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=settings_of)
+
     def stop(self) -> None:
         """Take no more; what runs may end within GRACE_S, and is then given back."""
         self._taking.cancel()
 
-    async def run(self) -> None:
+    async def run(self, *, on_ready: Callable[[], None] | None = None) -> None:
+        """Until `stop`; `on_ready` is called once jobs are taken.
+
+        Raises:
+            RagstoneError: database or wake-ups cannot be opened.
+        """
         database, wakeup = await self._parts.database(), await self._parts.wakeup()
         await self._parts.store()  # the tables
+        if on_ready is not None:
+            on_ready()
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._sweep, database, wakeup)
             async with anyio.create_task_group() as working:

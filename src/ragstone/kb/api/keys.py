@@ -22,7 +22,9 @@ class KeyRequest(RequestBody):
     name: str = Field(max_length=keys.MAX_NAME, examples=["Intranet search"])
     role: AccessRole = Field(examples=["reader"])
     bases: list[str] | None = Field(
-        default=None, max_length=keys.MAX_BASES, description="Ids of the bases it may see; null for every base."
+        default=None,
+        max_length=keys.MAX_BASES,
+        description="Ids of the bases it may see; null for every base.",
     )
     per_minute: int | None = Field(
         default=None,
