@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -45,6 +45,9 @@ from ragstone.terms import TERMS_REVISION
 from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
+
+if TYPE_CHECKING:
+    from ragstone.kb.blobs import BlobStore
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -123,6 +126,15 @@ class App:
     async def store(self) -> PostgresStore:
         database = await self.database()
         return await self._once("store", lambda: self._open_store(database))
+
+    async def blobs(self) -> BlobStore:
+        """Where the originals of uploaded files lie."""
+        from ragstone.kb.blobs import BlobStore
+
+        settings = self.settings
+        return await self._once(
+            "blobs", lambda: BlobStore.open(settings.blob_url, folder=settings.home / "blobs")
+        )
 
     async def wakeup(self) -> Wakeup:
         database = await self.database()
