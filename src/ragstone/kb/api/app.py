@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import health
+from ragstone.kb import turns
+from ragstone.kb.api import asking, health, sessions
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error
 from ragstone.kb.bootstrap import App
 
-ROUTERS = (health.router,)
+ROUTERS = (health.router, asking.router, sessions.router)
 
 
 def create_app(parts: App) -> FastAPI:
@@ -22,12 +24,14 @@ def create_app(parts: App) -> FastAPI:
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            yield
+            async with turns.repairing(await parts.database()):
+                yield
         finally:
             await parts.aclose()
 
     api = FastAPI(title="Ragstone", lifespan=lifespan)
     api.state.ragstone = parts
+    api.state.running = RunningAnswers()
     api.add_exception_handler(RagstoneError, on_error)
     for router in ROUTERS:
         api.include_router(router)
