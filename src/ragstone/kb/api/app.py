@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb.api import audit, bases, documents, health, jobs, keys, openapi, uploads
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -25,7 +25,15 @@ from ragstone.kb.readiness import Probe
 
 log = logging.getLogger("ragstone.api")
 
-ROUTERS = (health.router, jobs.router, keys.router, audit.router)
+ROUTERS = (
+    health.router,
+    bases.router,
+    documents.router,
+    uploads.router,
+    jobs.router,
+    keys.router,
+    audit.router,
+)
 
 
 def create_app(
