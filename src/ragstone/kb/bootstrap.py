@@ -24,6 +24,7 @@ from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
+from ragstone.kb.keyring import Keyring
 from ragstone.kb.reindex import Rebuild, ReindexEvent
 from ragstone.kb.settings import Settings, read_passwords
 from ragstone.kb.wakeup import NotifyWakeup, StreamWakeup, Wakeup
@@ -126,6 +127,10 @@ class App:
     async def store(self) -> PostgresStore:
         database = await self.database()
         return await self._once("store", lambda: self._open_store(database))
+
+    async def keyring(self) -> Keyring:
+        database = await self.database()
+        return await self._once("keyring", lambda: Keyring.open(database))
 
     async def blobs(self) -> BlobStore:
         """Where the originals of uploaded files lie."""

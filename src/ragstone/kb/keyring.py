@@ -57,6 +57,12 @@ class Keyring:
         self._any: bool = False
         self._any_until = -math.inf
 
+    @classmethod
+    async def open(cls, database: Database) -> Keyring:
+        keyring = cls(database)
+        await keyring.wanted()
+        return keyring
+
     async def wanted(self) -> bool:
         """Whether a key was ever made: then nobody comes in without one."""
         if not self._any and self._clock() >= self._any_until:

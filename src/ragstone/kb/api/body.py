@@ -1,4 +1,4 @@
-"""Bodies before a route sees them: JSON of limited size and storable text; files only where they are taken."""
+"""Bodies before a route sees them: JSON of limited size and storable text, files where they are taken."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _check_text(body: bytes) -> None:
 
 
 def _whole(text: str) -> bool:
-    """Whether every escape is a character: none is NUL, and each high surrogate is followed by its low one."""
+    """Whether every escape is a character: none is NUL, and each high surrogate has its low one behind it."""
     awaited = -1
     for found in _ESCAPE.finditer(text):
         unit = int(found[1], 16) if found[1] else -1

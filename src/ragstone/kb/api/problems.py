@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
@@ -130,32 +131,17 @@ def _problem(
         request_id=_request_id(request),
         errors=None if fields is None else list(fields),
     )
-    # Lone surrogates of a request cannot be written as UTF-8.
-    content = _writable(body.model_dump(exclude_none=True))
+    content = body.model_dump(exclude_none=True)
     return JSONResponse(content, status_code=status, headers=dict(headers or {}), media_type=PROBLEM)
-
-
-def _writable(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {str(name): _writable(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    if isinstance(value, list):
-        return [_writable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
 
 
 def _request_id(request: Request) -> str:
     return str(getattr(request.state, "request_id", ""))
 
 
-def _field_problem(item: Mapping[str, object], language: Language) -> FieldProblem:
-    kind = str(item.get("type", ""))
-    key = f"access.field_{kind}"
+def _field_problem(item: Mapping[str, Any], language: Language) -> FieldProblem:
+    key = f"access.field_{item['type']}"
     if not known(key):
         key = "access.field_other"
-    context = item.get("ctx")
-    place: object = item.get("loc", ())
-    where = ".".join(str(part)[:80] for part in place) if isinstance(place, tuple) else str(place)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    detail = render(key, language, **(context if isinstance(context, dict) else {}))  # pyright: ignore[reportUnknownArgumentType]
-    return FieldProblem(where=where, code=key, detail=detail)
+    where = ".".join(str(part)[:80] for part in item["loc"])
+    return FieldProblem(where=where, code=key, detail=render(key, language, **item.get("ctx", {})))
