@@ -1,4 +1,4 @@
-"""The processes of the application: the HTTP server with a worker beside it, and a worker alone."""
+"""One process of the application: the HTTP server, and the worker beside it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     anyio.run(_serve, settings, on_ready)
 
 
+def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
+    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    logs.configure(settings)
+    anyio.run(_work, settings, on_ready)
+
+
 async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     parts = App(settings)
     beside = _WorkerBeside(parts)
@@ -61,12 +67,6 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
         await parts.aclose()
 
 
-def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
-    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
-    logs.configure(settings)
-    anyio.run(_work, settings, on_ready)
-
-
 async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
     parts = App(settings)
     try:
@@ -79,15 +79,6 @@ async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
         raise first_error(group) from group
     finally:
         await parts.aclose()
-
-
-async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            break
-        worker.stop()
-        async for _ in signals:
-            scope.cancel()
 
 
 async def _check_start(parts: App) -> None:
@@ -116,6 +107,15 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting("access.listen", host=host, port=port, reason=reason) from error
     return listening
+
+
+async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            break
+        worker.stop()
+        async for _ in signals:
+            scope.cancel()
 
 
 class _WorkerBeside:

@@ -40,9 +40,10 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with beside(), anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                yield
+                async with beside():
+                    yield
                 tasks.cancel_scope.cancel()
         finally:
             await parts.aclose()

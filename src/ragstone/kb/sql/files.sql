@@ -182,9 +182,6 @@ UNION
 SELECT document_id FROM documents WHERE base_id = %(base_id)s
 LIMIT %(limit)s
 
--- name: file_for_job
-SELECT uri, name, metadata, blob_hash, media_type, version FROM files WHERE document_id = %(document_id)s
-
 -- name: delete_lost_files
 -- Ready without a document: that was removed on the command line, or as a member that is gone.
 DELETE FROM files f
