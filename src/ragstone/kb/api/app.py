@@ -24,7 +24,7 @@ def create_app(parts: App) -> FastAPI:
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with turns.repairing(await parts.database()):
+            async with turns.looking_after(await parts.database()):
                 yield
         finally:
             await parts.aclose()
