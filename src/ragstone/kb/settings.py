@@ -29,6 +29,8 @@ _SECRETS = ("chat_api_key", "embed_api_key", "rerank_api_key")
 _SECRET_VALUE = re.compile(
     r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
 )
+# As browsers send it: a name or an address, and the port only where it is not the scheme's own.
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?", re.ASCII)
 _URLS = (
     "database_url",
     "blob_url",
@@ -100,6 +102,9 @@ class Settings:
     """Tokens of the passage around a found chunk that goes into the prompt; 0: the chunk itself."""
     top_k: int = 8
     """Passages an answer is written from, and hits of a search."""
+    min_score: float | None = None
+    """The least score of a passage that a question of the API is answered from, on the scale of its
+    search (`hybrid`). Empty: any."""
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
 
@@ -128,9 +133,19 @@ class Settings:
     """Where originals lie: `s3://bucket/prefix`, `gs://...`, `az://...`. Empty: a folder in the home."""
     redis_url: str = field(default="", repr=False)
     """`redis://...` whose stream wakes workers of many machines. Empty: PostgreSQL's NOTIFY."""
+    cors_origins: str = ""
+    """Origins whose pages may call the API, such as `https://wiki.example.com`, commas between them."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """How `serve` and `worker` log; `auto`: for people on a terminal, else JSON lines."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     test_embedder: Literal["", "fake"] = ""
     """For tests: `fake` takes the deterministic embedder instead of a model."""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """`cors_origins`, one by one."""
+        return tuple(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
 
     def shown(self) -> dict[str, str]:
         """Every setting as text, secrets masked, without those for tests."""
@@ -156,6 +171,12 @@ def load(
     home = default_home({PREFIX + "HOME": str(overrides["home"])} if "home" in overrides else environment)
     from_file, from_environment = _from_file(home / FILE_NAME), _from_environment(environment)
     return _validated({**from_file, **from_environment, **overrides, "home": home})
+
+
+def changed(settings: Settings, values: Mapping[str, object]) -> Settings:
+    """These settings with other values of some. Raises InvalidSetting."""
+    held = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    return _validated({**held, **values})
 
 
 def default_home(environment: Mapping[str, str] | None = None) -> Path:
@@ -264,6 +285,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "chunk_overlap": (0, 4_096),
     "chunk_parent": (0, 32_768),
     "top_k": (1, 1_000),
+    "min_score": (-1_000, 1_000),
     "context_tokens": (100, 1_000_000),
     "max_file_mb": (1, 10_000),
     "parse_workers": (1, 64),
@@ -294,6 +316,8 @@ def _expected(name: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(settings, name)
+        if value is None:
+            continue
         if not low <= value <= high:
             raise InvalidSetting("kb.setting_value", name=name, value=value, reason=_expected(name))
     if settings.chunk_overlap >= settings.chunk_size:
@@ -318,6 +342,14 @@ def _check_ranges(settings: Settings) -> None:
         if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
             raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
     _check_rerank(settings)
+    _check_origins(settings)
+
+
+def _check_origins(settings: Settings) -> None:
+    for origin in settings.origins:
+        if not _ORIGIN.fullmatch(origin):
+            reason = "https://host[:port]"
+            raise InvalidSetting("kb.setting_value", name="cors_origins", value=origin, reason=reason)
 
 
 def _check_rerank(settings: Settings) -> None:
@@ -339,7 +371,7 @@ def _check_rerank(settings: Settings) -> None:
 
 
 def _masked(name: str, value: object) -> str:
-    text = str(value)
+    text = "" if value is None else str(value)
     if name in _SECRETS:
         return "********" if text else ""
     if name in _URLS and text:
