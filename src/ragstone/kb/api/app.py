@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
@@ -15,17 +14,27 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb import turns
+from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
 
-log = logging.getLogger("ragstone.api")
-
-ROUTERS = (health.router, jobs.router, keys.router, audit.router)
+ROUTERS = (
+    health.router,
+    bases.router,
+    documents.router,
+    uploads.router,
+    asking.router,
+    sessions.router,
+    jobs.router,
+    keys.router,
+    audit.router,
+)
 
 
 def create_app(
@@ -42,7 +51,7 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                async with beside():
+                async with beside(), turns.repairing(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()
         finally:
@@ -59,6 +68,7 @@ def create_app(
     )
     api.state.ragstone = parts
     api.state.probe = Probe(parts)
+    api.state.running = RunningAnswers()
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)
