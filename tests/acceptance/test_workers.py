@@ -136,7 +136,7 @@ async def test_the_server_indexes_by_itself_and_says_why_when_its_worker_breaks_
 async def test_jobs_over_http_are_listed_cancelled_and_tried_again_and_a_base_is_built_anew(
     conninfo: str, tmp_path: Path
 ) -> None:
-    """Also A31 by its route."""
+    """Also A31 and A85 by their routes."""
     async with application(conninfo, tmp_path) as app:
         base_id = await bases.ensure(await app.database(), "papers")
         with ExitStack() as stack:
