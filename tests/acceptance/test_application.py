@@ -18,7 +18,9 @@ pytestmark = pytest.mark.xdist_group("application")
 
 EN = b"# Timetable\n\nThe night ferry to Halm leaves from pier seven at 22:15.\n\nDogs travel free of charge.\n"
 ZH = "# 差旅报销制度\n\n出差返回后须在十五个工作日内提交报销单。\n\n住宿标准为每晚四百元。\n".encode()
-HTML = "<html><head><title>Roof garden</title></head><body><p>The lilies are watered at dawn.</p></body></html>"
+HTML = (
+    "<html><head><title>Roof garden</title></head><body><p>The lilies are watered at dawn.</p></body></html>"
+)
 PDF = pdf([lines("The turbine hall opens in spring."), lines("Lake Orrin is ninety metres deep.")])
 ZIP = zipped(
     {"one/keeper.md": "The keeper of the lighthouse is called Ansgar.", "账单.txt": "电费在每月五日支付。"}
