@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-lowest check fmt acceptance bench bench-peers clean
+.PHONY: help install demo test test-lowest check fmt acceptance openapi bench bench-peers clean
 
 help: ## show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,12 +42,15 @@ fmt: $(VENV)/.dev ## format and mend what can be mended by itself
 acceptance: $(BIN)/python ## make docs/acceptance.md from the rows that tests name
 	@$(BIN)/python tests/acceptance_table.py
 
+openapi: $(VENV)/.kb ## make openapi.json from the routes of the HTTP API
+	@$(BIN)/python -m ragstone.kb.api.openapi > openapi.json
+
 bench-peers: $(VENV)/.dev ## install other libraries in a cache folder and measure them beside Ragstone
 	@$(BIN)/python benchmarks/peers.py --install
 	@$(BIN)/python benchmarks/overhead.py --install
 
-bench: $(VENV)/.dev ## run the benchmarks and write benchmarks/results/
-	@for script in $(filter-out benchmarks/axes.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+bench: $(VENV)/.dev ## run the benchmarks, without the soak of 20 minutes, and write benchmarks/results/
+	@for script in $(filter-out benchmarks/axes.py benchmarks/soak.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .venv-lowest .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,8 +24,11 @@ from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
+from ragstone.kb.keyring import Keyring
 from ragstone.kb.reindex import Rebuild, ReindexEvent
+from ragstone.kb.service_recipe import service_pipeline
 from ragstone.kb.settings import Settings, read_passwords
+from ragstone.kb.wakeup import NotifyWakeup, StreamWakeup, Wakeup
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
@@ -44,6 +47,9 @@ from ragstone.terms import TERMS_REVISION
 from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
+
+if TYPE_CHECKING:
+    from ragstone.kb.blobs import BlobStore
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -123,6 +129,23 @@ class App:
         database = await self.database()
         return await self._once("store", lambda: self._open_store(database))
 
+    async def keyring(self) -> Keyring:
+        database = await self.database()
+        return await self._once("keyring", lambda: Keyring.open(database))
+
+    async def blobs(self) -> BlobStore:
+        """Where the originals of uploaded files lie."""
+        from ragstone.kb.blobs import BlobStore
+
+        settings = self.settings
+        return await self._once(
+            "blobs", lambda: BlobStore.open(settings.blob_url, folder=settings.home / "blobs")
+        )
+
+    async def wakeup(self) -> Wakeup:
+        database = await self.database()
+        return await self._once("wakeup", lambda: self._open_wakeup(database))
+
     async def embedder(self) -> Embedder:
         return await self._once("embedder", self._open_embedder)
 
@@ -158,9 +181,11 @@ class App:
 
     # --- pipelines ---------------------------------------------------------------
 
-    async def ingest(self, parsers: int | None = None, *, parse: Parser | None = None) -> IngestPipeline:
-        """The pipeline that adds; `parse` stands in for the parsers of files."""
-        settings = self.settings
+    async def ingest(
+        self, parsers: int | None = None, *, parse: Parser | None = None, settings: Settings | None = None
+    ) -> IngestPipeline:
+        """The pipeline that adds; `parse` stands in for the parsers of files, `settings` are a base's."""
+        settings = settings or self.settings
         store, embedder = await self._together(self.store, self.embedder)
         parser = await self.parser(parsers)
         return IngestPipeline(
@@ -176,12 +201,17 @@ class App:
             unlocks=bool(settings.password_file),
         )
 
-    async def rebuild(self, on_event: Callable[[ReindexEvent], None] | None = None) -> Rebuild:
-        """What builds a generation with the model and the splitter of the settings."""
+    async def rebuild(
+        self,
+        on_event: Callable[[ReindexEvent], None] | None = None,
+        *,
+        settings: Settings | None = None,
+    ) -> Rebuild:
+        """What builds a generation with the model and the splitter of the settings, or of a base's own."""
         store, embedder = await self._together(self.store, self.embedder)
-        split = splitter(self.settings, embedder)
-        settings = f"{split.identity}/{TERMS_REVISION}"
-        return Rebuild(store=store, split=split, embedder=embedder, settings=settings, on_event=on_event)
+        split = splitter(settings or self.settings, embedder)
+        made = f"{split.identity}/{TERMS_REVISION}"
+        return Rebuild(store=store, split=split, embedder=embedder, settings=made, on_event=on_event)
 
     async def read(self, blob: Blob) -> Document:
         """What `ingest` stores of a blob: parsed, then cleaned."""
@@ -205,11 +235,16 @@ class App:
             retrievers=[retriever], rerank=stage, augment=CitedContext(), generate=ExtractiveGenerator()
         )
 
-    async def answer(self, top_k: int) -> QueryPipeline:
+    async def answer(self, top_k: int, *, min_score: float | None = None) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
         chat, rerank, prompts = await self.chat(), await self._rerank(top_k), await self.prompts()
+        if self.settings.recipe == "service":
+            store, embedder = await self._together(self.store, self.searching_embedder)
+            return service_pipeline(
+                self.settings, store, embedder, chat, rerank, prompts, top_k=top_k, min_score=min_score
+            )
         found = top_k if rerank is None else max(top_k, rerank.candidates)
-        retriever = await self._retriever("hybrid", found, None)
+        retriever = await self._retriever("hybrid", found, min_score)
         extractive = ExtractiveGenerator(await self.searching_embedder())
         compress = [] if chat is None else [Compress(chat, template=prompts.get("compress"))]
         return QueryPipeline(
@@ -304,6 +339,12 @@ class App:
         async with database.connection() as connection:
             await migrate(connection, "kb", files("ragstone.kb") / "migrations")
         return store
+
+    async def _open_wakeup(self, database: Database) -> Wakeup:
+        url = self.settings.redis_url
+        wakeup = await StreamWakeup.open(url) if url else NotifyWakeup(database)
+        self._stack.push_async_callback(wakeup.aclose)
+        return wakeup
 
     async def _open_embedder(self) -> Embedder:
         settings = self.settings
