@@ -104,7 +104,8 @@ class Api:
         return self.streamed(f"/api/sessions/{session_id}/messages/stream", {"question": text})
 
     def messages(self, session_id: str) -> list[dict[str, Any]]:
-        return self.call("GET", f"/api/sessions/{session_id}")["messages"]
+        """The latest of them, oldest first."""
+        return self.call("GET", f"/api/sessions/{session_id}", params={"limit": PAGE})["items"]
 
 
 def text_of(events: Sequence[Event]) -> str:
