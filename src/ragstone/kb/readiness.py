@@ -59,7 +59,12 @@ class Probe:
         async def ask(name: str, check: Callable[[], Awaitable[object]]) -> None:
             states[name] = await _state(check)
 
-        checks = {"database": self._database, "models": self._parts.embedder}
+        checks = {
+            "database": self._database,
+            "wakeups": self._wakeups,
+            "blobs": self._blobs,
+            "models": self._parts.embedder,
+        }
         async with anyio.create_task_group() as tasks:
             for name, check in checks.items():
                 tasks.start_soon(ask, name, check)
@@ -69,6 +74,12 @@ class Probe:
         database = await self._parts.database()
         async with database.connection() as connection:
             await connection.execute(QUERIES["usable_key"])
+
+    async def _wakeups(self) -> None:
+        await (await self._parts.wakeup()).check()
+
+    async def _blobs(self) -> None:
+        await (await self._parts.blobs()).check()
 
 
 async def _state(check: Callable[[], Awaitable[object]]) -> PartState:

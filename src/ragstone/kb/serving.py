@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
 import uvicorn
 
-from ragstone.errors import InvalidSetting
+from ragstone.errors import InvalidSetting, StoreUnavailable
 from ragstone.kb import keys, logs
 from ragstone.kb.api.app import create_app
 from ragstone.kb.api.door import is_loopback
@@ -54,8 +55,16 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
 
 
 async def _check_start(parts: App) -> None:
-    """What would only be noticed later: nobody is let in from outside without a key."""
+    """What would only be noticed later, named now: nobody is let in from outside without a key.
+
+    Blobs and wake-ups that do not answer at the moment are waited for (`/readyz` says so); a
+    setting that cannot be right is not.
+    """
     await parts.store()
+    with suppress(StoreUnavailable):
+        await (await parts.blobs()).check()
+    with suppress(StoreUnavailable):
+        await (await parts.wakeup()).check()
     if not is_loopback(parts.settings.host) and not await keys.any_usable(await parts.database()):
         raise InvalidSetting("access.no_key", host=parts.settings.host)
 
