@@ -18,8 +18,9 @@ async def release(database: Database, blobs: BlobStore, hashes: Iterable[str]) -
 
 
 async def sweep(database: Database, blobs: BlobStore) -> int:
-    """Drop every blob that nothing needs; how many."""
+    """Drop every blob that nothing needs; how many. Before, rows of files whose document is gone."""
     async with database.connection() as connection:
+        await connection.execute(QUERIES["delete_lost_files"])
         rows = await (await connection.execute(QUERIES["loose_blobs"])).fetchall()
     return await release(database, blobs, [row[0] for row in rows])
 

@@ -102,6 +102,9 @@ class Settings:
     """Tokens of the passage around a found chunk that goes into the prompt; 0: the chunk itself."""
     top_k: int = 8
     """Passages an answer is written from, and hits of a search."""
+    min_score: float | None = None
+    """The least score of a passage that a question of the API is answered from, on the scale of its
+    search (`hybrid`). Empty: any."""
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
 
@@ -168,6 +171,12 @@ def load(
     home = default_home({PREFIX + "HOME": str(overrides["home"])} if "home" in overrides else environment)
     from_file, from_environment = _from_file(home / FILE_NAME), _from_environment(environment)
     return _validated({**from_file, **from_environment, **overrides, "home": home})
+
+
+def changed(settings: Settings, values: Mapping[str, object]) -> Settings:
+    """These settings with other values of some. Raises InvalidSetting."""
+    held = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    return _validated({**held, **values})
 
 
 def default_home(environment: Mapping[str, str] | None = None) -> Path:
@@ -276,6 +285,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "chunk_overlap": (0, 4_096),
     "chunk_parent": (0, 32_768),
     "top_k": (1, 1_000),
+    "min_score": (-1_000, 1_000),
     "context_tokens": (100, 1_000_000),
     "max_file_mb": (1, 10_000),
     "parse_workers": (1, 64),
@@ -306,6 +316,8 @@ def _expected(name: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(settings, name)
+        if value is None:
+            continue
         if not low <= value <= high:
             raise InvalidSetting("kb.setting_value", name=name, value=value, reason=_expected(name))
     if settings.chunk_overlap >= settings.chunk_size:
@@ -359,7 +371,7 @@ def _check_rerank(settings: Settings) -> None:
 
 
 def _masked(name: str, value: object) -> str:
-    text = str(value)
+    text = "" if value is None else str(value)
     if name in _SECRETS:
         return "********" if text else ""
     if name in _URLS and text:

@@ -73,6 +73,7 @@ FOR NO KEY UPDATE
 INSERT INTO files (document_id, base_id, uri, name, media_type, status)
 SELECT document_id, base_id, uri, title, media_type, 'ready' FROM documents
 WHERE document_id = %(document_id)s AND base_id = %(base_id)s
+FOR KEY SHARE
 ON CONFLICT DO NOTHING
 
 -- name: edit_file
@@ -93,6 +94,7 @@ WHERE c.document_id = %(document_id)s
 INSERT INTO files (document_id, base_id, uri, name, media_type, status, accesses)
 SELECT document_id, base_id, uri, title, media_type, 'ready', 1 FROM documents
 WHERE document_id = %(document_id)s
+FOR KEY SHARE
 ON CONFLICT (document_id) DO UPDATE SET accesses = files.accesses + 1
 
 -- name: list_files
@@ -149,3 +151,41 @@ ORDER BY page.place
 -- name: file_text
 SELECT substr(text, %(start)s + 1, %(length)s) AS text, length(text) AS characters, pages, headings
 FROM documents WHERE document_id = %(document_id)s AND base_id = %(base_id)s
+
+-- name: lock_files
+SELECT blob_hash FROM files
+WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+ORDER BY document_id
+FOR UPDATE
+
+-- name: documents_of_base
+SELECT document_id FROM files WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+UNION
+SELECT document_id FROM documents WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+ORDER BY document_id
+
+-- name: members_of
+-- A container that failed half way has members and no document of its own.
+SELECT m.document_id
+FROM (SELECT uri FROM files WHERE document_id = ANY (%(document_ids)s)
+      UNION SELECT uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
+JOIN documents m ON m.base_id = %(base_id)s AND starts_with(m.uri, c.uri || '!/')
+WHERE m.document_id <> ALL (%(document_ids)s)
+ORDER BY m.document_id
+
+-- name: delete_files
+DELETE FROM files WHERE document_id = ANY (%(document_ids)s)
+
+-- name: some_documents
+SELECT document_id FROM files WHERE base_id = %(base_id)s
+UNION
+SELECT document_id FROM documents WHERE base_id = %(base_id)s
+LIMIT %(limit)s
+
+-- name: file_for_job
+SELECT uri, name, metadata, blob_hash, media_type, version FROM files WHERE document_id = %(document_id)s
+
+-- name: delete_lost_files
+-- Ready without a document: that was removed on the command line, or as a member that is gone.
+DELETE FROM files f
+WHERE status = 'ready' AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.document_id = f.document_id)
