@@ -46,6 +46,7 @@ COMMANDS = {
     "reindex": Entry("reindex", "reindex", "cli.about_reindex", "cli.help_reindex"),
     "serve": Entry("serve", "serve", "cli.about_serve", "cli.help_serve"),
     "key": Entry("key", "key", "cli.about_key", "cli.help_key"),
+    "worker": Entry("worker", "worker", "cli.about_worker", "cli.help_worker"),
     "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
     "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
     "config": Entry("config", "config", "cli.about_config", "cli.help_config"),

@@ -23,6 +23,7 @@ from ragstone.errors import BaseNotFound, Conflict, NotFound, RagstoneError, Tra
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.postgres.pool import Connection, Database
+from ragstone.store.checks import storable
 
 JobKind: TypeAlias = Literal["index", "reindex"]
 JobState: TypeAlias = Literal["queued", "running", "done", "dead", "cancelled"]
@@ -276,7 +277,7 @@ async def listing(
     offset: int = 0,
 ) -> tuple[list[JobInfo], int]:
     """Jobs of the caller's bases, the newest first, and how many there are in all."""
-    values = _seen(caller) | {"base_id": base_id, "state": state, "limit": limit, "offset": offset}
+    values = _seen(caller, base_id) | {"state": state, "limit": limit, "offset": offset}
     return await _listed(database, values)
 
 
@@ -288,9 +289,11 @@ async def one(database: Database, caller: Caller, job_id: int) -> JobInfo:
     return found[0]
 
 
-def _seen(caller: Caller) -> dict[str, object]:
+def _seen(caller: Caller, base_id: str | None = None) -> dict[str, object]:
     bases = None if caller.bases is None else sorted(caller.bases)
-    return {"bases": bases, "job_id": None, "base_id": None, "state": None, "limit": 1, "offset": 0}
+    if base_id is not None and not storable(base_id):
+        bases, base_id = [], None
+    return {"bases": bases, "job_id": None, "base_id": base_id, "state": None, "limit": 1, "offset": 0}
 
 
 async def _listed(database: Database, values: Mapping[str, object]) -> tuple[list[JobInfo], int]:
@@ -319,6 +322,20 @@ async def cancel(database: Database, caller: Caller, job_id: int) -> JobInfo:
     return await one(database, caller, job_id)
 
 
+async def reindex(database: Database, caller: Caller, base_id: str) -> JobInfo:
+    """Queue building a base anew, or find what is queued or running already.
+
+    Raises:
+        BaseNotFound: no such base, or none that the caller may see.
+    """
+    caller.check_bases([base_id])
+    if not storable(base_id):
+        raise BaseNotFound("access.base", base_id=base_id)
+    async with database.transaction() as connection:
+        job_id = await enqueue(connection, kind="reindex", base_id=base_id)
+    return await one(database, caller, job_id)
+
+
 async def replay(
     database: Database, caller: Caller, *, base_id: str | None = None, job_id: int | None = None
 ) -> list[int]:
@@ -331,8 +348,7 @@ async def replay(
         raise Conflict("jobs.not_dead", job_id=job_id)
     async with database.transaction() as connection:
         async with connection.cursor(row_factory=dict_row) as cursor:
-            values = _seen(caller) | {"base_id": base_id}
-            rows = await (await cursor.execute(QUERIES["dead_jobs"], values)).fetchall()
+            rows = await (await cursor.execute(QUERIES["dead_jobs"], _seen(caller, base_id))).fetchall()
         return [await _replayed(connection, row) for row in rows if job_id is None or row["job_id"] == job_id]
 
 

@@ -1,21 +1,23 @@
-"""One process of the application: the HTTP server, and the worker beside it."""
+"""The processes of the application: the HTTP server with a worker beside it, and a worker alone."""
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.to_thread
 import uvicorn
 
-from ragstone.errors import InvalidSetting, StoreUnavailable
+from ragstone.errors import InvalidSetting, RagstoneError, StoreUnavailable, first_error
 from ragstone.kb import keys, logs
 from ragstone.kb.api.app import create_app
 from ragstone.kb.api.door import is_loopback
 from ragstone.kb.bootstrap import App
 from ragstone.kb.settings import Settings
+from ragstone.kb.worker import Worker
 
 STOP_S = 20
 """How long answers under way may go on after SIGTERM."""
@@ -32,13 +34,19 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     anyio.run(_serve, settings, on_ready)
 
 
+def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
+    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    anyio.run(_work, settings, on_ready)
+
+
 async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     parts = App(settings)
+    beside = _WorkerBeside(parts)
     try:
         await _check_start(parts)
         listening = await anyio.to_thread.run_sync(_listen, settings.host, settings.port)
         config = uvicorn.Config(
-            create_app(parts),
+            create_app(parts, beside=beside.running),
             # httptools puts no bound on the size of headers.
             http="h11",
             ws="none",
@@ -49,7 +57,25 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_S,
         )
-        await _Server(config, on_ready).serve([listening])
+        server = _Server(config, on_ready)
+        beside.on_crash = lambda: setattr(server, "should_exit", True)
+        await server.serve([listening])
+        if beside.crash is not None:
+            raise beside.crash
+    finally:
+        await parts.aclose()
+
+
+async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
+    parts = App(settings)
+    try:
+        worker = Worker.over(parts, concurrency=max(1, settings.worker_concurrency))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_at_signal, worker, tasks.cancel_scope)
+            await worker.run(on_ready=on_ready)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
     finally:
         await parts.aclose()
 
@@ -80,6 +106,47 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting("access.listen", host=host, port=port, reason=reason) from error
     return listening
+
+
+async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            break
+        worker.stop()
+        async for _ in signals:
+            scope.cancel()
+
+
+class _WorkerBeside:
+    """A worker in the server's process. When it breaks down the server ends too, and `crash` says why."""
+
+    def __init__(self, parts: App) -> None:
+        self._parts = parts
+        self.on_crash: Callable[[], None] = lambda: None
+        self.crash: RagstoneError | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        concurrency = self._parts.settings.worker_concurrency
+        if not concurrency:
+            yield
+            return
+        worker = Worker.over(self._parts, concurrency=concurrency)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run, worker)
+            try:
+                yield
+            finally:
+                worker.stop()
+
+    async def _run(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        except Exception as error:  # noqa: BLE001 (the edge of the worker: the server says it and ends)
+            cause = first_error(error)
+            self.crash = RagstoneError("jobs.worker_crashed", kind=type(cause).__name__, reason=str(cause))
+            self.crash.__cause__ = cause
+            self.on_crash()
 
 
 class _Server(uvicorn.Server):

@@ -21,6 +21,7 @@ from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
 from ragstone.kb import jobs
 from ragstone.kb.bootstrap import App
 from ragstone.kb.jobs import Job
+from ragstone.kb.originals import read_blob
 from ragstone.kb.reindex import ReindexEvent, ToBuild
 from ragstone.kb.settings import Settings
 from ragstone.kb.wakeup import Wakeup
@@ -60,13 +61,25 @@ class Worker:
         self._slots = anyio.Semaphore(concurrency)
         self._taking = anyio.CancelScope()
 
+    @classmethod
+    def over(cls, parts: App, *, concurrency: int) -> Worker:
+        """One that reads the originals of `parts` with the settings of each base."""
+        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=_the_same)
+
     def stop(self) -> None:
         """Take no more; what runs may end within GRACE_S, and is then given back."""
         self._taking.cancel()
 
-    async def run(self) -> None:
+    async def run(self, *, on_ready: Callable[[], None] | None = None) -> None:
+        """Until `stop`; `on_ready` is called once jobs are taken.
+
+        Raises:
+            RagstoneError: database or wake-ups cannot be opened.
+        """
         database, wakeup = await self._parts.database(), await self._parts.wakeup()
         await self._parts.store()  # the tables
+        if on_ready is not None:
+            on_ready()
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._sweep, database, wakeup)
             async with anyio.create_task_group() as working:
@@ -208,6 +221,11 @@ class Worker:
         attempt.at("build")
         rebuild = await self._parts.rebuild(attempt.on_event, settings=settings)
         await replace(rebuild, store=rebuild.store.guarded(attempt.guard)).run(attempt.job.base_id)
+
+
+async def _the_same(database: Database, base_id: str, settings: Settings) -> Settings:
+    del database, base_id
+    return settings
 
 
 class _Attempt:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, keys, openapi
+from ragstone.kb.api import audit, health, jobs, keys, openapi
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -25,17 +25,22 @@ from ragstone.kb.readiness import Probe
 
 log = logging.getLogger("ragstone.api")
 
-ROUTERS = (health.router, keys.router, audit.router)
+ROUTERS = (health.router, keys.router, audit.router, jobs.router)
 
 
-def create_app(parts: App) -> FastAPI:
-    """The API over `parts`, which it opens when it starts and closes when it stops."""
+def create_app(
+    parts: App, *, beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+) -> FastAPI:
+    """The API over `parts`, which it opens when it starts and closes when it stops.
+
+    What is `beside` it lives as long as they do.
+    """
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with anyio.create_task_group() as tasks:
+            async with beside(), anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
                 yield
                 tasks.cancel_scope.cancel()
