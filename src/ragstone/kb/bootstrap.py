@@ -234,11 +234,11 @@ class App:
             retrievers=[retriever], rerank=stage, augment=CitedContext(), generate=ExtractiveGenerator()
         )
 
-    async def answer(self, top_k: int) -> QueryPipeline:
+    async def answer(self, top_k: int, *, min_score: float | None = None) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
         chat, rerank, prompts = await self.chat(), await self._rerank(top_k), await self.prompts()
         found = top_k if rerank is None else max(top_k, rerank.candidates)
-        retriever = await self._retriever("hybrid", found, None)
+        retriever = await self._retriever("hybrid", found, min_score)
         extractive = ExtractiveGenerator(await self.searching_embedder())
         compress = [] if chat is None else [Compress(chat, template=prompts.get("compress"))]
         return QueryPipeline(

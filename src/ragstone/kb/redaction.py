@@ -30,6 +30,8 @@ class StoredAnswer:
     message_id: str
     content: str
     mode: str | None
+    # None: it was never finished.
+    answered: bool | None
     citations: list[Item]
     sources: list[Item]
 
@@ -79,7 +81,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
     content = answer.content
     if answer.mode == "extractive":
         # One that was cut off has no citations: which source a sentence came from is not known.
-        if removed or not answer.citations:
+        if removed or answer.answered is None:
             content = "\n\n".join(f"{item['quote']} [{item['n']}]" for item in kept) or _mark(content)
     else:
         for item in removed:
@@ -89,6 +91,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
         message_id=answer.message_id,
         content=content,
         mode=answer.mode,
+        answered=answer.answered,
         citations=_emptied(answer.citations, gone),
         sources=_emptied(answer.sources, gone),
     )

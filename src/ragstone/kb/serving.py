@@ -15,6 +15,7 @@ from ragstone.errors import InvalidSetting, RagstoneError, StoreUnavailable, fir
 from ragstone.kb import keys, logs
 from ragstone.kb.api.app import create_app
 from ragstone.kb.api.door import is_loopback
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.bootstrap import App
 from ragstone.kb.settings import Settings
 from ragstone.kb.worker import Worker
@@ -45,8 +46,9 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     try:
         await _check_start(parts)
         listening = await anyio.to_thread.run_sync(_listen, settings.host, settings.port)
+        api = create_app(parts, beside=beside.running)
         config = uvicorn.Config(
-            create_app(parts, beside=beside.running),
+            api,
             # httptools puts no bound on the size of headers.
             http="h11",
             ws="none",
@@ -57,7 +59,7 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_S,
         )
-        server = _Server(config, on_ready)
+        server = _Server(config, on_ready, api.state.running)
         beside.on_crash = lambda: setattr(server, "should_exit", True)
         await server.serve([listening])
         if beside.crash is not None:
@@ -152,12 +154,20 @@ class _WorkerBeside:
 class _Server(uvicorn.Server):
     """Says where it listens, also when the port was chosen by the system (`port = 0`)."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[str], None], running: RunningAnswers
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._running = running
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Before it waits for the connections: an answer may go on for minutes.
+        await self._running.stop()
+        await super().shutdown(sockets)

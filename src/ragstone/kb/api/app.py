@@ -15,17 +15,26 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb import turns
+from ragstone.kb.api import asking, audit, health, jobs, keys, openapi, sessions
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
 
 log = logging.getLogger("ragstone.api")
 
-ROUTERS = (health.router, keys.router, audit.router, jobs.router)
+ROUTERS = (
+    health.router,
+    asking.router,
+    sessions.router,
+    jobs.router,
+    keys.router,
+    audit.router,
+)
 
 
 def create_app(
@@ -40,7 +49,11 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with beside(), anyio.create_task_group() as tasks:
+            async with (
+                turns.repairing(await parts.database()),
+                beside(),
+                anyio.create_task_group() as tasks,
+            ):
                 tasks.start_soon(_warm, parts)
                 yield
                 tasks.cancel_scope.cancel()
@@ -58,6 +71,7 @@ def create_app(
     )
     api.state.ragstone = parts
     api.state.probe = Probe(parts)
+    api.state.running = RunningAnswers()
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)

@@ -5,7 +5,7 @@ ORDER BY document_id
 FOR KEY SHARE
 
 -- name: lock_messages_of
-SELECT message_id, content, mode, citations, sources
+SELECT message_id, content, mode, answered, citations, sources
 FROM messages
 WHERE source_documents && %(document_ids)s::text[]
 ORDER BY message_id
