@@ -55,9 +55,7 @@ class Talk:
         return response.json()["items"]
 
     async def say(self, session_id: str, question: str) -> dict[str, Any]:
-        response = await self.client.post(
-            f"/api/sessions/{session_id}/messages", json={"question": question}
-        )
+        response = await self.client.post(f"/api/sessions/{session_id}/messages", json={"question": question})
         assert response.status_code == 200, response.text
         return response.json()
 

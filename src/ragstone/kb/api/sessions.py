@@ -235,7 +235,9 @@ async def send_message(
     return await _replied(request, parts, *await _asked(session_id, body, parts, who))
 
 
-@router.post("/sessions/{session_id}/messages/stream", response_class=EventStream, responses=STREAM)
+@router.post(
+    "/sessions/{session_id}/messages/stream", status_code=200, response_class=EventStream, responses=STREAM
+)
 async def stream_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
 ) -> EventStream:
@@ -253,6 +255,7 @@ async def regenerate_message(
 
 @router.post(
     "/sessions/{session_id}/messages/{message_id}/regenerate/stream",
+    status_code=200,
     response_class=EventStream,
     responses=STREAM,
 )
