@@ -93,6 +93,18 @@ async def one(database: Database, caller: Caller, base_id: str) -> BaseDetails:
         return await _one(connection, caller, base_id)
 
 
+async def check(database: Database, caller: Caller, base_id: str) -> None:
+    """Raises BaseNotFound: not there, or not for this caller."""
+    caller.check_bases([base_id])
+    async with database.connection() as connection:
+        values = {"base_id": base_id}
+        found = (
+            storable(base_id) and await (await connection.execute(QUERIES["base_there"], values)).fetchone()
+        )
+    if not found:
+        raise BaseNotFound("access.base", base_id=base_id)
+
+
 async def opened(database: Database, caller: Caller, base_id: str) -> BaseDetails:
     """`one`, which counts as an access."""
     async with database.transaction() as connection:

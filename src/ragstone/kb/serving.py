@@ -1,4 +1,4 @@
-"""The processes of the application: the HTTP server with a worker beside it, and a worker alone."""
+"""One process of the application: the HTTP server, and the worker beside it."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
 
 def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
     """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    logs.configure(settings)
     anyio.run(_work, settings, on_ready)
 
 

@@ -19,6 +19,7 @@ import anyio
 from ragstone.errors import Conflict, RagstoneError
 from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
 from ragstone.kb import jobs
+from ragstone.kb.base_settings import settings_of
 from ragstone.kb.bootstrap import App
 from ragstone.kb.jobs import Job
 from ragstone.kb.originals import read_blob
@@ -64,7 +65,7 @@ class Worker:
     @classmethod
     def over(cls, parts: App, *, concurrency: int) -> Worker:
         """One that reads the originals of `parts` with the settings of each base."""
-        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=_the_same)
+        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=settings_of)
 
     def stop(self) -> None:
         """Take no more; what runs may end within GRACE_S, and is then given back."""
@@ -221,11 +222,6 @@ class Worker:
         attempt.at("build")
         rebuild = await self._parts.rebuild(attempt.on_event, settings=settings)
         await replace(rebuild, store=rebuild.store.guarded(attempt.guard)).run(attempt.job.base_id)
-
-
-async def _the_same(database: Database, base_id: str, settings: Settings) -> Settings:
-    del database, base_id
-    return settings
 
 
 class _Attempt:

@@ -16,7 +16,18 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
 from ragstone.kb import turns
-from ragstone.kb.api import asking, audit, health, jobs, keys, openapi, sessions
+from ragstone.kb.api import (
+    asking,
+    audit,
+    bases,
+    documents,
+    health,
+    jobs,
+    keys,
+    openapi,
+    sessions,
+    uploads,
+)
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -29,6 +40,9 @@ log = logging.getLogger("ragstone.api")
 
 ROUTERS = (
     health.router,
+    bases.router,
+    documents.router,
+    uploads.router,
     asking.router,
     sessions.router,
     jobs.router,
@@ -49,13 +63,10 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with (
-                turns.repairing(await parts.database()),
-                beside(),
-                anyio.create_task_group() as tasks,
-            ):
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                yield
+                async with beside(), turns.looking_after(await parts.database()):
+                    yield
                 tasks.cancel_scope.cancel()
         finally:
             await parts.aclose()
@@ -70,8 +81,8 @@ def create_app(
         generate_unique_id_function=openapi.operation_id,
     )
     api.state.ragstone = parts
-    api.state.probe = Probe(parts)
     api.state.running = RunningAnswers()
+    api.state.probe = Probe(parts)
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)
