@@ -35,12 +35,6 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     anyio.run(_serve, settings, on_ready)
 
 
-def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
-    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
-    logs.configure(settings)
-    anyio.run(_work, settings, on_ready)
-
-
 async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     parts = App(settings)
     beside = _WorkerBeside(parts)
@@ -49,7 +43,7 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
         listening = await anyio.to_thread.run_sync(_listen, settings.host, settings.port)
         api = create_app(parts, beside=beside.running)
         config = uvicorn.Config(
-            api,
+            create_app(parts, beside=beside.running),
             # httptools puts no bound on the size of headers.
             http="h11",
             ws="none",
@@ -60,13 +54,19 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_S,
         )
-        server = _Server(config, on_ready, api.state.running)
+        server = _Server(config, on_ready)
         beside.on_crash = lambda: setattr(server, "should_exit", True)
         await server.serve([listening])
         if beside.crash is not None:
             raise beside.crash
     finally:
         await parts.aclose()
+
+
+def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
+    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    logs.configure(settings)
+    anyio.run(_work, settings, on_ready)
 
 
 async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
@@ -81,6 +81,15 @@ async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
         raise first_error(group) from group
     finally:
         await parts.aclose()
+
+
+async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            break
+        worker.stop()
+        async for _ in signals:
+            scope.cancel()
 
 
 async def _check_start(parts: App) -> None:
@@ -109,15 +118,6 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting("access.listen", host=host, port=port, reason=reason) from error
     return listening
-
-
-async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            break
-        worker.stop()
-        async for _ in signals:
-            scope.cancel()
 
 
 class _WorkerBeside:

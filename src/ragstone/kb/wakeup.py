@@ -99,13 +99,9 @@ class NotifyWakeup:
         return self._connection
 
     async def _leave(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with anyio.CancelScope(shield=True):
-                # It must not go back to the pool and gather what it listens for.
-                await connection.close()
-                with suppress(StoreError):
-                    await self._listening.aclose()
+        self._connection = None
+        with anyio.CancelScope(shield=True), suppress(StoreError):
+            await self._listening.aclose()
 
     async def aclose(self) -> None:
         await self._leave()

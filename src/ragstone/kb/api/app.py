@@ -15,19 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb import turns
-from ragstone.kb.api import (
-    asking,
-    audit,
-    bases,
-    documents,
-    health,
-    jobs,
-    keys,
-    openapi,
-    sessions,
-    uploads,
-)
+from ragstone.kb.api import audit, health, jobs, keys, openapi
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -38,17 +26,7 @@ from ragstone.kb.readiness import Probe
 
 log = logging.getLogger("ragstone.api")
 
-ROUTERS = (
-    health.router,
-    bases.router,
-    documents.router,
-    uploads.router,
-    asking.router,
-    sessions.router,
-    jobs.router,
-    keys.router,
-    audit.router,
-)
+ROUTERS = (health.router, jobs.router, keys.router, audit.router)
 
 
 def create_app(
@@ -63,7 +41,7 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with anyio.create_task_group() as tasks:
+            async with beside(), anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
                 async with beside(), turns.looking_after(await parts.database()):
                     yield
