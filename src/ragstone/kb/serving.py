@@ -43,7 +43,7 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
         listening = await anyio.to_thread.run_sync(_listen, settings.host, settings.port)
         api = create_app(parts, beside=beside.running)
         config = uvicorn.Config(
-            create_app(parts, beside=beside.running),
+            api,
             # httptools puts no bound on the size of headers.
             http="h11",
             ws="none",
@@ -54,7 +54,7 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_S,
         )
-        server = _Server(config, on_ready)
+        server = _Server(config, on_ready, api.state.running)
         beside.on_crash = lambda: setattr(server, "should_exit", True)
         await server.serve([listening])
         if beside.crash is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
@@ -15,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb import turns
+from ragstone.kb.api import asking, audit, health, jobs, keys, openapi, sessions
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -24,9 +24,14 @@ from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
 
-log = logging.getLogger("ragstone.api")
-
-ROUTERS = (health.router, jobs.router, keys.router, audit.router)
+ROUTERS = (
+    health.router,
+    asking.router,
+    sessions.router,
+    jobs.router,
+    keys.router,
+    audit.router,
+)
 
 
 def create_app(
@@ -41,9 +46,9 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with beside(), anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                async with beside(), turns.looking_after(await parts.database()):
+                async with beside(), turns.repairing(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()
         finally:
@@ -59,8 +64,8 @@ def create_app(
         generate_unique_id_function=openapi.operation_id,
     )
     api.state.ragstone = parts
-    api.state.running = RunningAnswers()
     api.state.probe = Probe(parts)
+    api.state.running = RunningAnswers()
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)

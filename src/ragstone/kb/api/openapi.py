@@ -33,8 +33,8 @@ _TROUBLE = {
 
 
 def operation_id(route: APIRoute) -> str:
-    """`<resource>_<function>`: what generated clients call their methods by."""
-    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
+    """The function's own name, such as `create_session`: what generated clients call their methods by."""
+    return route.name
 
 
 def document(api: FastAPI) -> dict[str, Any]:

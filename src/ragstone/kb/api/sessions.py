@@ -236,7 +236,7 @@ async def send_message(
 
 
 @router.post(
-    "/sessions/{session_id}/messages/stream", status_code=200, response_class=EventStream, responses=STREAM
+    "/sessions/{session_id}/messages/stream", response_class=EventStream, status_code=200, responses=STREAM
 )
 async def stream_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
@@ -257,6 +257,7 @@ async def regenerate_message(
     "/sessions/{session_id}/messages/{message_id}/regenerate/stream",
     status_code=200,
     response_class=EventStream,
+    status_code=200,
     responses=STREAM,
 )
 async def regenerate_message_stream(
