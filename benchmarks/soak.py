@@ -116,7 +116,7 @@ class Person(threading.Thread):
         content = f"# {word}\n\nThe word of this page is {word}. {words}.\n".encode()
         (made,) = api.upload(self._base, (f"{word}.md", content))
         with self._ledger.lock:
-            self._ledger.kept[made["document_id"]] = word
+            self._ledger.kept[made["document"]["document_id"]] = word
 
     def delete(self, api: Api) -> None:
         with self._ledger.lock:

@@ -89,7 +89,8 @@ def the_same_bytes_are_one_document(story: Story) -> None:
     """Under another name too; and one that could not be read is tried again."""
     again = story.api.upload(story.base_id, ("other name.md", EN), ("broken again.pdf", BROKEN))
     assert [item["duplicate"] for item in again] == [True, True]
-    assert [item["document_id"] for item in again] == [story.id_of("timetable.md"), story.id_of("broken.pdf")]
+    found = [item["document"]["document_id"] for item in again]
+    assert found == [story.id_of("timetable.md"), story.id_of("broken.pdf")]
     assert set(story.api.settled(story.base_id)) == set(story.documents)
 
 
@@ -177,13 +178,15 @@ def all_is_there_after_a_crash(story: Story) -> None:
     (late,) = story.api.upload(story.base_id, ("late.md", b"The orchard was planted after the crash."))
     assert story.api.settled(story.base_id)["late.md"]["status"] == "ready"
     hits = story.api.search("Which orchard was planted?", [story.base_id])
-    assert hits[0]["document_id"] == late["document_id"]
+    assert hits[0]["document_id"] == late["document"]["document_id"]
 
 
 def it_is_counted(story: Story) -> None:
     counted = story.api.call("GET", f"/api/bases/{story.base_id}/stats")
-    assert counted["documents"] == {"pending": 0, "processing": 0, "ready": 6, "failed": 1}
-    assert counted["questions"] == 4
+    states = ("documents", "pending", "processing", "ready", "failed")
+    assert [counted[name] for name in states] == [7, 0, 0, 6, 1]
+    assert (counted["questions"], counted["broken"]) == (4, 0)
+    assert counted["total_ms_p95"] > 0
 
 
 def a_deleted_document_leaves_nothing(story: Story, client: httpx2.Client) -> None:

@@ -37,6 +37,7 @@ class Rule:
     body: Callable[[Ids], Any] = nothing
     query: Callable[[Ids], Any] = nothing
     file: bool = False
+    """The request is an upload."""
     own: tuple[int, ...] = (200,)
     admin: bool = False
     """Only for the role that no key of some bases can have."""
@@ -46,6 +47,27 @@ RULES: dict[str, Rule] = {
     "GET /healthz": Rule(),
     "GET /readyz": Rule(),
     "GET /api/me": Rule(),
+    "GET /api/bases": Rule(),
+    "POST /api/bases": Rule(body=lambda ids: {"name": f"walk of {ids['base_id']}"}, admin=True),
+    "GET /api/bases/{base_id}": Rule(),
+    "PATCH /api/bases/{base_id}": Rule(body=lambda ids: {"description": "walked"}),
+    "DELETE /api/bases/{base_id}": Rule(admin=True),
+    "GET /api/bases/{base_id}/stats": Rule(),
+    "GET /api/stats": Rule(),
+    "GET /api/bases/{base_id}/documents": Rule(),
+    "POST /api/bases/{base_id}/documents": Rule(file=True, own=(202,)),
+    "POST /api/bases/{base_id}/documents/retry": Rule(own=(202,)),
+    "POST /api/bases/{base_id}/documents/delete": Rule(body=lambda ids: {"document_ids": [ids["elsewhere"]]}),
+    "POST /api/bases/{base_id}/addresses": Rule(
+        body=lambda ids: {"url": "http://nowhere.invalid/page"}, own=(202,)
+    ),
+    "GET /api/documents/{document_id}": Rule(),
+    "PATCH /api/documents/{document_id}": Rule(body=lambda ids: {"category": "walked"}),
+    "DELETE /api/documents/{document_id}": Rule(),
+    "POST /api/documents/{document_id}/retry": Rule(own=(202, 409)),
+    "GET /api/documents/{document_id}/text": Rule(),
+    "GET /api/documents/{document_id}/chunks": Rule(),
+    "GET /api/documents/{document_id}/download": Rule(),
     "GET /api/keys": Rule(admin=True),
     "POST /api/keys": Rule(
         admin=True, body=lambda ids: {"name": "walk", "role": "reader", "bases": ids["bases"]}, own=(201,)
@@ -319,7 +341,7 @@ def test_the_same_bytes_in_a_base_that_is_not_seen_are_no_duplicate(world: World
     """`duplicate` would say that somebody else has this very file."""
     (made,) = world.api("editor").upload(world.mine["base_id"], ("copy.md", THEIRS.encode()))
     assert made["duplicate"] is False
-    assert made["document_id"] != world.theirs["document_id"]
+    assert made["document"]["document_id"] != world.theirs["document_id"]
 
 
 def test_a_limited_key_makes_no_keys_and_reads_no_audit(world: World) -> None:

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
 from ragstone.kb import turns
-from ragstone.kb.api import asking, audit, health, jobs, keys, openapi, sessions
+from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -26,6 +26,9 @@ from ragstone.kb.readiness import Probe
 
 ROUTERS = (
     health.router,
+    bases.router,
+    documents.router,
+    uploads.router,
     asking.router,
     sessions.router,
     jobs.router,
