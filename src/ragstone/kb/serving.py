@@ -35,6 +35,12 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     anyio.run(_serve, settings, on_ready)
 
 
+def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
+    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    logs.configure(settings)
+    anyio.run(_work, settings, on_ready)
+
+
 async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     parts = App(settings)
     beside = _WorkerBeside(parts)
@@ -63,12 +69,6 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
         await parts.aclose()
 
 
-def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
-    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
-    logs.configure(settings)
-    anyio.run(_work, settings, on_ready)
-
-
 async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
     parts = App(settings)
     try:
@@ -81,15 +81,6 @@ async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
         raise first_error(group) from group
     finally:
         await parts.aclose()
-
-
-async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            break
-        worker.stop()
-        async for _ in signals:
-            scope.cancel()
 
 
 async def _check_start(parts: App) -> None:
@@ -118,6 +109,15 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting("access.listen", host=host, port=port, reason=reason) from error
     return listening
+
+
+async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            break
+        worker.stop()
+        async for _ in signals:
+            scope.cancel()
 
 
 class _WorkerBeside:

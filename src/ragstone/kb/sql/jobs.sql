@@ -119,3 +119,7 @@ SELECT pg_notify('ragstone_jobs', '')
 
 -- name: listen
 LISTEN ragstone_jobs
+
+-- name: file_to_read
+SELECT document_id, uri, name, metadata, blob_hash, media_type, version
+FROM files WHERE document_id = %(document_id)s
