@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
@@ -15,7 +16,18 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
 from ragstone.kb import turns
-from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
+from ragstone.kb.api import (
+    asking,
+    audit,
+    bases,
+    documents,
+    health,
+    jobs,
+    keys,
+    openapi,
+    sessions,
+    uploads,
+)
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -23,6 +35,8 @@ from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
+
+log = logging.getLogger("ragstone.api")
 
 ROUTERS = (
     health.router,
@@ -51,7 +65,7 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                async with beside(), turns.repairing(await parts.database()):
+                async with beside(), turns.looking_after(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()
         finally:
@@ -67,8 +81,8 @@ def create_app(
         generate_unique_id_function=openapi.operation_id,
     )
     api.state.ragstone = parts
-    api.state.probe = Probe(parts)
     api.state.running = RunningAnswers()
+    api.state.probe = Probe(parts)
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)

@@ -285,7 +285,11 @@ async def rate_message(session_id: str, message_id: str, body: Rating, parts: Pa
 
 @router.get("/feedback")
 async def list_feedback(
-    parts: Parts, who: Who, rating: Literal[-1, 1] | None = None, limit: Limit = 50, offset: Offset = 0
+    parts: Parts,
+    who: Who,
+    rating: Annotated[int | None, Query(ge=-1, le=1)] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> FeedbackPage:
     """Answers that people rated, with their questions, to see what to mend. For admins of every base."""
     who.require("admin")
