@@ -16,18 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
 from ragstone.kb import turns
-from ragstone.kb.api import (
-    asking,
-    audit,
-    bases,
-    documents,
-    health,
-    jobs,
-    keys,
-    openapi,
-    sessions,
-    uploads,
-)
+from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -35,8 +24,6 @@ from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
-
-log = logging.getLogger("ragstone.api")
 
 ROUTERS = (
     health.router,

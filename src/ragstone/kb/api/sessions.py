@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ragstone.kb import answers, sessions, turns
 from ragstone.kb.answers import Question, database_of
@@ -26,6 +26,8 @@ router = APIRouter(prefix="/api", tags=["sessions"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000_000)]
 MAX_EXPORTED = 10_000
+# Of a query comes text, which is no member of a set of numbers.
+Rated = Annotated[Literal[-1, 1], BeforeValidator(int), Query()]
 
 
 class NewSession(BaseModel):
@@ -285,11 +287,7 @@ async def rate_message(session_id: str, message_id: str, body: Rating, parts: Pa
 
 @router.get("/feedback")
 async def list_feedback(
-    parts: Parts,
-    who: Who,
-    rating: Annotated[int | None, Query(ge=-1, le=1)] = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
+    parts: Parts, who: Who, rating: Rated | None = None, limit: Limit = 50, offset: Offset = 0
 ) -> FeedbackPage:
     """Answers that people rated, with their questions, to see what to mend. For admins of every base."""
     who.require("admin")
