@@ -192,10 +192,7 @@ async def delete_documents(base_id: BaseId, body: DocumentIds, parts: Parts, who
     """Delete several documents; ids that are not there are passed over."""
     database = await parts.database()
     await catalog.check(database, who, base_id)
-    report = await removal.remove(
-        database, await parts.store(), await parts.blobs(), who, base_id, body.document_ids
-    )
-    return deleted(report)
+    return deleted(await removal.remove(parts, who, body.document_ids, base_id=base_id))
 
 
 @router.get("/documents/{document_id}")
@@ -232,12 +229,8 @@ async def retry_document(document_id: DocumentId, request: Request, parts: Parts
 async def delete_document(document_id: DocumentId, parts: Parts, who: Who) -> Deleted:
     """Delete a document with all that belongs to it, also while it is being read."""
     who.require("editor")
-    database = await parts.database()
-    info = await files.one(database, who, document_id)
-    report = await removal.remove(
-        database, await parts.store(), await parts.blobs(), who, info.base_id, [document_id]
-    )
-    return deleted(report)
+    await files.one(await parts.database(), who, document_id)
+    return deleted(await removal.remove(parts, who, [document_id]))
 
 
 @router.get("/documents/{document_id}/text")
