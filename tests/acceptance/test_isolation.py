@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,11 +113,12 @@ class World:
     deployed: Deployment
     mine: dict[str, Any]
     theirs: dict[str, Any]
-    keys: dict[str, str]
+    clients: dict[str, httpx2.Client]
+    """By the name of the key; `admin` sees all."""
     canaries: set[str] = field(default_factory=set[str])
 
-    def api(self, key: str) -> Api:
-        return Api(self.deployed.client(self.keys[key]))
+    def api(self, name: str) -> Api:
+        return Api(self.clients[name])
 
 
 def operations(deployed: Deployment) -> list[str]:
@@ -157,14 +159,16 @@ def leaked(world: World, response: httpx2.Response, asked: Ids) -> set[str]:
 
 @pytest.fixture(scope="module")
 def world(cluster: Deployment) -> Iterator[World]:
-    with cluster.client() as client:
-        yield _made(cluster, Api(client))
+    with ExitStack() as stack:
+        yield _made(cluster, stack)
 
 
-def _made(deployed: Deployment, admin: Api) -> World:
+def _made(deployed: Deployment, stack: ExitStack) -> World:
+    clients = {"admin": stack.enter_context(deployed.client())}
+    admin = Api(clients["admin"])
     ours = admin.make_base("Ferries")
     theirs = admin.make_base(f"{CANARY} files", description=f"About {CANARY}s.", category=f"{CANARY} things")
-    keys, key_ids = {}, {}
+    key_ids = {}
     for name, role, bases in (
         ("editor", "editor", [ours]),
         ("reader", "reader", [ours]),
@@ -172,13 +176,14 @@ def _made(deployed: Deployment, admin: Api) -> World:
         ("both", "editor", [ours, theirs]),
     ):
         made = admin.call("POST", "/api/keys", {"name": name, "role": role, "bases": bases}, status=201)
-        keys[name], key_ids[name] = made["key"], made["key_id"]
-    world = World(deployed=deployed, mine={}, theirs={}, keys=keys)
+        key_ids[name], clients[name] = made["key_id"], stack.enter_context(deployed.client(made["key"]))
+    world = World(deployed=deployed, mine={}, theirs={}, clients=clients)
     both = world.api("both")
     both.upload(ours, ("ferry.md", OURS.encode()))
     both.upload(theirs, (f"{CANARY}.md", THEIRS.encode()))
     world.mine = _ids(admin, both, ours) | {"key_id": key_ids["neighbour"]}
     world.theirs = _ids(admin, both, theirs) | {"key_id": key_ids["both"]}
+    world.mine["elsewhere"] = world.theirs["elsewhere"] = world.theirs["document_id"]
     ids = [value for value in world.theirs.values() if isinstance(value, str)]
     said = both.call("GET", f"/api/sessions/{world.theirs['session_id']}")
     assert CANARY in shown(said["items"][-1]), "their session has no citation that could come back"
@@ -204,7 +209,7 @@ def _ids(admin: Api, owner: Api, base_id: str) -> dict[str, Any]:
 
 def _talk(owner: Api, base_id: str) -> dict[str, str]:
     session_id = owner.make_session(base_id)
-    events = owner.say(session_id, f"Where does the {CANARY} sleep, and where does the ferry leave?")
+    events = owner.say(session_id, "What lies at the pier of the ferry to Halm?")
     assert events[-1].name == "done", events[-1]
     return {"session_id": session_id, "message_id": owner.messages(session_id)[-1]["message_id"]}
 
@@ -217,22 +222,21 @@ def test_every_endpoint_has_a_rule_of_the_walk(cluster: Deployment) -> None:
 @pytest.mark.parametrize("role", ["reader", "editor"])
 def test_no_endpoint_shows_a_key_of_one_base_anything_of_another(world: World, role: str) -> None:
     """Their ids are answered as ids that do not exist: 404, or what the role may not do at all."""
-    admin = Api(world.deployed.client())
+    admin, client = world.api("admin"), world.clients[role]
     before = _seen(admin, world)
     own = world.mine | _talk(world.api(role), world.mine["base_id"])
     nowhere = dict.fromkeys(own, NOWHERE) | {"bases": [NOWHERE], "job_id": 2**62}
     faults: list[str] = []
-    with world.deployed.client(world.keys[role]) as client:
-        for name in operations(world.deployed):
-            for theirs, missing in _mixed(name, own, world.theirs, nowhere):
-                faults += _compared(world, client, name, theirs, missing)
-            answer = sent(client, name, own)
-            allowed = (403,) if RULES[name].admin else RULES[name].own
-            if answer.status_code not in allowed and not (role == "reader" and answer.status_code == 403):
-                faults.append(f"{name} with ids of its own: {answer.status_code} {answer.text[:300]}")
-            if leak := leaked(world, answer, own):
-                faults.append(f"{name} with ids of its own shows {leak}")
-    assert faults == []
+    for name in operations(world.deployed):
+        for theirs, missing in _mixed(name, own, world.theirs, nowhere):
+            faults += _compared(world, client, name, theirs, missing)
+        answer = sent(client, name, own)
+        allowed = (403,) if RULES[name].admin else RULES[name].own
+        if answer.status_code not in allowed and not (role == "reader" and answer.status_code == 403):
+            faults.append(f"{name} with ids of its own: {answer.status_code} {answer.text[:300]}")
+        if leak := leaked(world, answer, own):
+            faults.append(f"{name} with ids of its own shows {leak}")
+    assert not faults, "\n".join(faults)
     assert _seen(admin, world) == before, "the walk has changed what it may not even see"
 
 
@@ -310,8 +314,7 @@ def test_what_a_key_may_not_see_never_reaches_the_model(world: World, chat_provi
     assert chat_provider.requests
     assert "ninety-one" not in shown([request.body for request in chat_provider.requests])
     assert "ninety-one" not in shown([event.data for event in events])
-    with world.deployed.client(world.keys["reader"]) as client:
-        exported = client.get(f"/api/sessions/{session_id}/export").text
+    exported = world.clients["reader"].get(f"/api/sessions/{session_id}/export").text
     assert "pier" in exported
     assert "ninety-one" not in exported
 
@@ -333,7 +336,7 @@ def test_a_session_belongs_to_the_key_that_made_it(world: World) -> None:
     assert session_id not in shown(other.call("GET", "/api/sessions"))
     other.call("GET", f"/api/sessions/{session_id}", status=404)
     other.call("GET", f"/api/sessions/{session_id}/export", status=404)
-    admin = Api(world.deployed.client())
+    admin = world.api("admin")
     assert admin.call("GET", f"/api/sessions/{session_id}")["session_id"] == session_id
 
 
