@@ -51,7 +51,7 @@ RULES: dict[str, Rule] = {
     "GET /api/bases": Rule(),
     "POST /api/bases": Rule(body=lambda ids: {"name": f"walk of {ids['base_id']}"}, admin=True),
     "GET /api/bases/{base_id}": Rule(),
-    "PATCH /api/bases/{base_id}": Rule(body=lambda ids: {"description": "walked"}),
+    "PATCH /api/bases/{base_id}": Rule(body=lambda ids: {"description": "walked"}, admin=True),
     "DELETE /api/bases/{base_id}": Rule(admin=True),
     "GET /api/bases/{base_id}/stats": Rule(),
     "GET /api/stats": Rule(),
@@ -92,11 +92,9 @@ RULES: dict[str, Rule] = {
     "GET /api/sessions/{session_id}/messages/{message_id}": Rule(),
     "POST /api/sessions/{session_id}/messages": Rule(body=lambda ids: {"question": "Which pier?"}),
     "POST /api/sessions/{session_id}/messages/stream": Rule(body=lambda ids: {"question": "Which pier?"}),
-    "POST /api/sessions/{session_id}/messages/{message_id}/regenerate": Rule(body=lambda ids: {}),
+    "POST /api/sessions/{session_id}/messages/{message_id}/regenerate/stream": Rule(body=lambda ids: {}),
     # Of the answer that was made anew, which is the latest no more.
-    "POST /api/sessions/{session_id}/messages/{message_id}/regenerate/stream": Rule(
-        body=lambda ids: {}, own=(200, 409)
-    ),
+    "POST /api/sessions/{session_id}/messages/{message_id}/regenerate": Rule(body=lambda ids: {}, own=(409,)),
     "POST /api/sessions/{session_id}/messages/{message_id}/stop": Rule(own=(202, 409)),
     "PUT /api/sessions/{session_id}/messages/{message_id}/feedback": Rule(
         body=lambda ids: {"rating": 1, "text": "good"}
