@@ -16,7 +16,18 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
 from ragstone.kb import turns
-from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
+from ragstone.kb.api import (
+    asking,
+    audit,
+    bases,
+    documents,
+    health,
+    jobs,
+    keys,
+    openapi,
+    sessions,
+    uploads,
+)
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge

@@ -137,7 +137,7 @@ async def ask(request: Request, body: Ask, parts: Parts, who: Who) -> Ended:
     return Ended.model_validate(ended(ending, hits, question.names))
 
 
-@router.post("/ask/stream", response_class=EventStream, status_code=200, responses=STREAM)
+@router.post("/ask/stream", response_class=EventStream, responses=STREAM)
 async def ask_stream(request: Request, body: Ask, parts: Parts, who: Who) -> EventStream:
     """Answer a question as it is being written. When the client goes away the answer stops."""
     question = await _question(body, parts, who)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.kb import answers, sessions, turns
 from ragstone.kb.answers import Question, database_of
@@ -26,8 +26,6 @@ router = APIRouter(prefix="/api", tags=["sessions"])
 Limit = Annotated[int, Query(ge=1, le=200)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000_000)]
 MAX_EXPORTED = 10_000
-# Of a query comes text, which is no member of a set of numbers.
-Rated = Annotated[Literal[-1, 1], BeforeValidator(int), Query()]
 
 
 class NewSession(BaseModel):
@@ -237,9 +235,7 @@ async def send_message(
     return await _replied(request, parts, *await _asked(session_id, body, parts, who))
 
 
-@router.post(
-    "/sessions/{session_id}/messages/stream", response_class=EventStream, status_code=200, responses=STREAM
-)
+@router.post("/sessions/{session_id}/messages/stream", response_class=EventStream, responses=STREAM)
 async def stream_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
 ) -> EventStream:
@@ -258,7 +254,6 @@ async def regenerate_message(
 @router.post(
     "/sessions/{session_id}/messages/{message_id}/regenerate/stream",
     response_class=EventStream,
-    status_code=200,
     responses=STREAM,
 )
 async def regenerate_message_stream(
@@ -287,7 +282,11 @@ async def rate_message(session_id: str, message_id: str, body: Rating, parts: Pa
 
 @router.get("/feedback")
 async def list_feedback(
-    parts: Parts, who: Who, rating: Rated | None = None, limit: Limit = 50, offset: Offset = 0
+    parts: Parts,
+    who: Who,
+    rating: Annotated[int | None, Query(ge=-1, le=1)] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> FeedbackPage:
     """Answers that people rated, with their questions, to see what to mend. For admins of every base."""
     who.require("admin")
