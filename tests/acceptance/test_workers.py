@@ -14,6 +14,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 
+from api import Api
 from ragstone.kb import bases
 from ragstone.kb.bootstrap import App
 from ragstone.testing.databases import temporary_database
@@ -131,6 +132,48 @@ async def test_the_server_indexes_by_itself_and_says_why_when_its_worker_breaks_
             assert server.wait(60) == 1
             assert server.stderr is not None
             assert "The worker beside the server broke down" in server.stderr.read()
+
+
+async def test_c12_a_document_is_seen_from_its_upload_on_and_a_failed_one_can_be_deleted(
+    conninfo: str, tmp_path: Path
+) -> None:
+    """Also C11 and A85 as programs see them."""
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            process("serve", "--port", "0", home=tmp_path, database_url=conninfo, worker_concurrency="0")
+        )
+        url = await anyio.to_thread.run_sync(address_of, server)
+        api = Api(stack.enter_context(httpx2.Client(base_url=url, trust_env=False)))
+        base_id, document_ids = await anyio.to_thread.run_sync(two_uploaded, api)
+        worker = stack.enter_context(process("worker", home=tmp_path, database_url=conninfo))
+        await anyio.to_thread.run_sync(started, worker)
+        await anyio.to_thread.run_sync(one_failed, api, base_id, document_ids)
+
+
+def two_uploaded(api: Api) -> tuple[str, dict[str, str]]:
+    base_id = api.make_base("papers")
+    api.upload(base_id, ("good.txt", b"Orchids need shade."), ("bad.pdf", b"%PDF-1.7 cut off"))
+    listed = api.documents(base_id)
+    assert {item["status"] for item in listed} == {"pending"}
+    return base_id, {item["name"]: item["document_id"] for item in listed}
+
+
+def one_failed(api: Api, base_id: str, document_ids: dict[str, str]) -> None:
+    for _ in range(2):
+        ended = api.settled(base_id)
+        assert {name: item["status"] for name, item in ended.items()} == {
+            "good.txt": "ready",
+            "bad.pdf": "failed",
+        }
+        assert ended["bad.pdf"]["error"]["code"].startswith("parse.")
+        dead = api.call("GET", "/api/jobs", params={"state": "dead"})["items"]
+        assert [job["document_id"] for job in dead] == [document_ids["bad.pdf"]]
+        api.call("POST", f"/api/bases/{base_id}/documents/retry", status=202)
+    api.settled(base_id)
+    for document_id in document_ids.values():
+        api.call("DELETE", f"/api/documents/{document_id}")
+    assert api.documents(base_id) == []
+    assert api.call("GET", "/api/jobs")["total"] == 0
 
 
 async def test_jobs_over_http_are_listed_cancelled_and_tried_again_and_a_base_is_built_anew(
