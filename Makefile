@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-lowest check fmt acceptance bench bench-peers clean
+.PHONY: help install demo test test-lowest check fmt acceptance openapi bench bench-peers clean
 
 help: ## show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fmt: $(VENV)/.dev ## format and mend what can be mended by itself
 
 acceptance: $(BIN)/python ## make docs/acceptance.md from the rows that tests name
 	@$(BIN)/python tests/acceptance_table.py
+
+openapi: $(VENV)/.kb ## make openapi.json from the routes of the HTTP API
+	@$(BIN)/python -m ragstone.kb.api.openapi > openapi.json
 
 bench-peers: $(VENV)/.dev ## install other libraries in a cache folder and measure them beside Ragstone
 	@$(BIN)/python benchmarks/peers.py --install

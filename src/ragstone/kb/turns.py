@@ -30,7 +30,7 @@ from ragstone.memory import MAX_MESSAGES, turn, window
 from ragstone.postgres.pool import Connection, Database
 from ragstone.types import Message
 
-LOGGER = logging.getLogger(__name__)
+log = logging.getLogger("ragstone.sessions")
 
 BEAT_S = 1.0
 """How often what was said is saved; a stop is noticed as soon."""
@@ -178,7 +178,7 @@ async def _keep(database: Database, message_id: str, answering: Answering, scope
                 database, message_id, answering.text, mode=answering.mode, sources=answering.sources
             )
         except StoreError as error:
-            LOGGER.warning("an answer could not be saved meanwhile: %s", error)
+            log.warning("answer not saved meanwhile", extra={"code": error.code})
             continue
         if not going:
             scope.cancel()
@@ -252,7 +252,7 @@ async def repair(database: Database) -> int:
         documents = [document_id for _, found in dead for document_id in found]
         await redact(connection, await missing_documents(connection, documents))
         await connection.execute(QUERIES["repair_messages"], {"message_ids": [row[0] for row in dead]})
-    LOGGER.warning("%d answers were left unfinished by a process that ended", len(dead))
+    log.warning("unfinished answers ended", extra={"messages": len(dead)})
     return len(dead)
 
 
@@ -278,5 +278,5 @@ async def _again_and_again(work: Callable[[], Awaitable[object]], seconds: float
         try:
             await work()
         except RagstoneError as error:
-            LOGGER.warning("stored answers cannot be looked through: %s", error)
+            log.warning("stored answers not looked through", extra={"code": error.code})
         await anyio.sleep(seconds)

@@ -53,8 +53,8 @@ _UPLOAD: dict[str, Any] = {
     }
 }
 _DOWNLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "The file as it was uploaded."},
-    206: {"content": {"application/octet-stream": {}}, "description": "The bytes of the range."},
+    200: {"content": {"*/*": {}}, "description": "The file as it was uploaded."},
+    206: {"content": {"*/*": {}}, "description": "The bytes of the range."},
     304: {"description": "It is what the client has."},
     416: {"description": "The file has no such bytes."},
 }
