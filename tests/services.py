@@ -105,6 +105,10 @@ class ExternalPostgres:
     def url_of(self, database: str, *, user: str = "postgres", password: str | None = None) -> str:
         return f"postgresql://{user}:{quote(password or self.password)}@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def start(self) -> None:
         """Also after `kill`: the children of the dead one may need a moment to be gone."""
         self._launch()
