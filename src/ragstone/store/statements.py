@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.resources import files
 from typing import TypeAlias
@@ -85,9 +85,30 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
     Below 0, the scope is known to be large: its rows are not counted.
     """
     limit = max(exact_rows, top_k) + 1 if exact_rows >= 0 else 0
-    found = _over_vectors("search_vector", model, view, {"vector": vector, "top_k": top_k, "limit": limit})
-    # Of a large scope only the walk runs, and its settings leave one plan for that.
-    return replace(found, once=exact_rows < 0 and view.scope.filter is None)
+    filtered = view.scope.filter is not None
+    condition = _Condition("c" if filtered else "v", view)
+    numbers = {"model_id": Literal(model.model_id), "dimension": Literal(model.dimension)}
+    scope: dict[str, Sql] = {"scope": condition.sql, "model_id": numbers["model_id"]}
+    if filtered:
+        by_chunks = QUERIES["distances_of_chunks"]
+        parts = {
+            "inside": QUERIES["chunks_inside"].format(**scope),
+            "scanned": by_chunks.format(chunks=QUERIES["scanned_chunks"], **numbers),
+            "rest": by_chunks.format(chunks=QUERIES["rest_of_chunks"].format(**scope), **numbers),
+            "join": QUERIES["with_each_chunk"].format(**scope),
+            "scope": QUERIES["all_rows"],
+        }
+    else:
+        parts = {
+            "inside": QUERIES["distances_inside"].format(**scope),
+            "scanned": QUERIES["scanned_vectors"],
+            "rest": QUERIES["rest_of_vectors"].format(**scope),
+            "join": SQL(""),
+            "scope": condition.sql,
+        }
+    values = {**condition.values, "vector": vector, "top_k": top_k, "limit": limit}
+    # Without a filter there is one good plan for a scan, and the settings leave one for a walk.
+    return Statement(QUERIES["search_vector"].format(**parts, **numbers), values, once=not filtered)
 
 
 def among(
@@ -114,7 +135,6 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
     sql = QUERIES[name].format(
         model_id=model_id,
-        dimension=Literal(model.dimension),
         scope=condition.sql,
         join=QUERIES["with_chunks"] if filtered else SQL(""),
         inside=inside.format(model_id=model_id, scope=condition.sql),
@@ -170,9 +190,8 @@ def other_model(identity: str, view: View) -> Statement:
     """A base in the view whose vectors are of another model."""
     bases = View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
     condition = _Condition("g", bases)
-    return Statement(
-        QUERIES["other_model"].format(scope=condition.sql), {**condition.values, "identity": identity}
-    )
+    sql = QUERIES["other_model"].format(scope=condition.sql)
+    return Statement(sql, {**condition.values, "identity": identity}, once=True)
 
 
 def count_chunks(view: View) -> Statement:
