@@ -20,10 +20,12 @@ from psycopg.rows import class_row
 
 from ragstone.errors import BaseNotFound, ModelMismatch, StoreError, StoreUnavailable
 from ragstone.postgres.pool import Connection, Database
+from ragstone.store.batch import batch
 from ragstone.store.checks import checked_chunks
+from ragstone.store.enabling import disabled_of
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.models import Models
-from ragstone.store.statements import QUERIES, Model
+from ragstone.store.statements import QUERIES, Model, Statement
 from ragstone.store.writing import Rows, bound, opened, put_in
 from ragstone.types import Chunk, Document, Vectors, digest
 
@@ -240,10 +242,11 @@ def _rows(
 
 async def _write(generation_id: int, rows: Rows, connection: Connection) -> bool:
     values = {"generation_id": generation_id, "document_id": rows.document.document_id}
-    row = await (await connection.execute(QUERIES["lock_revision"], values)).fetchone()
-    if row is None or row[0] != rows.document.revision or row[1]:
+    lock = Statement(QUERIES["lock_revision"], values, once=True)
+    found, disabled = await batch(connection, [lock, disabled_of(rows.document)])
+    if not found or found[0]["revision"] != rows.document.revision or found[0]["there"]:
         return False
-    await put_in(connection, generation_id, rows)
+    await put_in(connection, generation_id, rows, disabled=disabled)
     return True
 
 

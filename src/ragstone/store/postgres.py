@@ -20,7 +20,7 @@ from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.protocols import Fuser, VectorIndex
-from ragstone.store import deletion, encoding, writing
+from ragstone.store import deletion, enabling, encoding, writing
 from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
     checked_chunks,
@@ -151,6 +151,12 @@ class PostgresStore:
             report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
         await self.tell_index()
         return report
+
+    async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        ids = storable_ids(dict.fromkeys(chunk_ids))
+        known = await self._database.run_retrying(partial(enabling.set_enabled, ids, enabled))
+        await self.tell_index()
+        return known
 
     async def tell_index(self) -> None:
         """Tell the index outside what changed, where there is one; after writes of another way."""

@@ -88,7 +88,7 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
     filtered = view.scope.filter is not None
     condition = _Condition("c" if filtered else "v", view)
     numbers = {"model_id": Literal(model.model_id), "dimension": Literal(model.dimension)}
-    scope: dict[str, Sql] = {"scope": condition.sql, "model_id": numbers["model_id"]}
+    scope = {"scope": condition.sql, "model_id": numbers["model_id"]}
     if filtered:
         by_chunks = QUERIES["distances_of_chunks"]
         parts = {
@@ -158,7 +158,7 @@ def matching(
     sql = QUERIES["search_text"].format(
         scope=condition.sql,
         documents=_Condition("h", everywhere).sql,
-        chunks=_Condition("c", everywhere).sql,
+        chunks=_Condition("c", everywhere, disabled=True).sql,
     )
     return Statement(
         sql,
@@ -206,15 +206,21 @@ def text_size(generation_id: int | None) -> Statement:
 
 
 class _Condition:
-    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`."""
+    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`.
 
-    def __init__(self, table: str, view: View) -> None:
+    Disabled rows of chunks `c` and vectors `v` are left out, unless with `disabled`.
+    """
+
+    def __init__(self, table: str, view: View, *, disabled: bool = False) -> None:
         scope = view.scope
         self.values: dict[str, object] = {}
         generation = "answering" if view.generation_id is None else "of_generation"
         self.sql: Sql = QUERIES[generation].format(table=Identifier(table))
         if view.generation_id is not None:
             self.values["generation_id"] = view.generation_id
+        if table in ("c", "v") and not disabled:
+            enabled = QUERIES["enabled"].format(table=Identifier(table))
+            self.sql = QUERIES["filter_and"].format(left=self.sql, right=enabled)
         if scope.bases is not None:
             self.values["bases"] = list(scope.bases)
             bases = QUERIES["in_bases"].format(table=Identifier(table))
