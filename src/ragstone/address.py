@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 
 def shown(url: str) -> str:
@@ -13,6 +13,11 @@ def shown(url: str) -> str:
     except ValueError:
         return "?"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def readable(uri: str) -> str:
+    """The path of a `file:` address as a person writes it; any other address as it is."""
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 _SECRET_NAME = re.compile(r"pass|key|token|secret|signature|credential|\bsig\b|\bauth", re.IGNORECASE)

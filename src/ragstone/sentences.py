@@ -49,6 +49,8 @@ _BLOCK_LINE = re.compile(
     re.VERBOSE,
 )
 
+_NUMERALS = frozenset("一二三四五六七八九十")
+_PLAIN = (False, False)
 _CLOSING = "”’」』）】》〉〕〗\"')\\]}»*_"
 _FULL = "。｡！？；।॥؟۔"
 _ON = "，、：,:;。｡！？；…!?."
@@ -115,9 +117,13 @@ def blocks(text: str) -> Iterator[tuple[int, int, bool]]:
         trimmed = content.strip()
         if not trimmed:
             continue
-        start = line.start() + len(content) - len(content.lstrip())
-        end = start + len(trimmed)
-        alone, item = _shape(text, line.start(), line.end(), fences)
+        start, end = line.span()
+        if len(trimmed) < len(content):
+            start += len(content) - len(content.lstrip())
+            end = start + len(trimmed)
+        # Most lines begin with a letter, and such a line is no more than a line.
+        plain = not fences and trimmed[0].isalpha() and trimmed[0] not in _NUMERALS and trimmed[1:2] != ")"
+        alone, item = _PLAIN if plain else _shape(text, line.start(), line.end(), fences)
         joins = not (alone or item) and open_end >= 0 and not _blank_between(text, open_end, start)
         if joins:
             open_end = end

@@ -36,11 +36,12 @@ MEMBER_MARK = "!/"
 
 def digest(*parts: str | bytes, size: int = 12) -> str:
     """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
-    pieces: list[bytes] = []
+    state = hashlib.blake2b(digest_size=size)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        pieces += (len(data).to_bytes(8, "big"), data)
-    return hashlib.blake2b(b"".join(pieces), digest_size=size).hexdigest()
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)
+    return state.hexdigest()
 
 
 # --- ingest path -------------------------------------------------------------------

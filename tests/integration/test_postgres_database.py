@@ -22,7 +22,7 @@ from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import ExternalPostgres
+    from services import ExternalPostgres
 
 pytestmark = pytest.mark.anyio
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -91,6 +92,15 @@ async def test_a_server_whose_robots_txt_fails_is_left_alone(site: Site) -> None
     site.pages["/robots.txt"] = Page(status=503)
     site.html("/a", "a")
     assert (await failure(f"{site.url}/a")).error.key == "load.robots"
+
+
+async def test_a_server_that_does_not_give_its_robots_txt_is_asked_for_it_once(site: Site) -> None:
+    site.pages["/robots.txt"] = Page(body=b"User-agent", stall=100)
+    pages = [f"{site.url}/{name}" for name in "abc"]
+    async with aclosing(WebLoader(allow_private=True, step_seconds=0.3)) as loader:
+        found = [item for page in pages async for item in loader(page)]
+    assert [item.error.key for item in found if isinstance(item, LoadFailure)] == ["load.slow"] * 3
+    assert [path for path, _ in site.asked] == ["/robots.txt"]
 
 
 @pytest.mark.parametrize(

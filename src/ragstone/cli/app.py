@@ -45,6 +45,8 @@ COMMANDS = {
     "verify-deleted": Entry("bases", "verify_deleted", "cli.about_verify_deleted", "cli.help_verify_deleted"),
     "reindex": Entry("reindex", "reindex", "cli.about_reindex", "cli.help_reindex"),
     "serve": Entry("serve", "serve", "cli.about_serve", "cli.help_serve"),
+    "worker": Entry("worker", "worker", "cli.about_worker", "cli.help_worker"),
+    "key": Entry("key", "key", "cli.about_key", "cli.help_key"),
     "eval": Entry("eval", "evaluate", "cli.about_eval", "cli.help_eval"),
     "doctor": Entry("doctor", "doctor", "cli.about_doctor", "cli.help_doctor"),
     "config": Entry("config", "config", "cli.about_config", "cli.help_config"),

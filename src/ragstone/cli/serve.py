@@ -6,6 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from ragstone.cli.options import Json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 
@@ -19,11 +20,18 @@ Port = Annotated[
 ]
 
 
-def serve(host: Host = None, port: Port = None) -> int:
+def serve(host: Host = None, port: Port = None, as_json: Json = False) -> int:
     from ragstone.kb.serving import run
     from ragstone.kb.settings import load
 
     overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    terminal = Terminal(as_json=False)
-    run(load(overrides=overrides), on_ready=lambda url: terminal.line(say("cli.serving", url=url)))
+    terminal = Terminal(as_json=as_json)
+
+    def on_ready(url: str) -> None:
+        if as_json:
+            terminal.emit({"url": url})
+        else:
+            terminal.line(say("cli.serving", url=url))
+
+    run(load(overrides=overrides), on_ready=on_ready)
     return 0

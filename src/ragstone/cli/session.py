@@ -12,6 +12,7 @@ from ragstone.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from ragstone.ingest import IngestEvent
+    from ragstone.kb.bootstrap import App
     from ragstone.kb.facade import Found, KnowledgeBases
 
     OnEvent: TypeAlias = Callable[[Found | IngestEvent], None]
@@ -44,6 +45,29 @@ def with_bases(
         finally:
             notices.close()
             await bases.aclose()
+        return result
+
+    return anyio.run(run)
+
+
+def with_app(terminal: Terminal, work: Callable[[App], Awaitable[T]]) -> T:
+    """Run `work` with the parts of the application, its tables up to date."""
+    import anyio
+    import anyio.to_thread
+
+    from ragstone.kb.bootstrap import App
+    from ragstone.kb.settings import load
+
+    notices = Notices(terminal)
+
+    async def run() -> T:
+        app = App(await anyio.to_thread.run_sync(load), notices)
+        try:
+            await app.store()
+            result = await work(app)
+        finally:
+            notices.close()
+            await app.aclose()
         return result
 
     return anyio.run(run)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.evaluation import Evaluation
     from ragstone.kb.facade import Found
+    from ragstone.kb.keys import KeyInfo
     from ragstone.kb.reindex import Reindexed
     from ragstone.kb.syncing import SyncResult
     from ragstone.store.deletion import Proof
@@ -150,6 +151,21 @@ def base_json(info: BaseInfo) -> Json:
         "chunks": info.chunks,
         "created_at": info.created_at,
         "generation_id": info.generation_id,
+    }
+
+
+def key_json(info: KeyInfo) -> Json:
+    return {
+        "key_id": info.key_id,
+        "name": info.name,
+        "prefix": info.prefix,
+        "role": info.role,
+        "bases": info.bases,
+        "per_minute": info.per_minute,
+        "created_at": info.created_at,
+        "expires_at": info.expires_at,
+        "revoked_at": info.revoked_at,
+        "last_used_at": info.last_used_at,
     }
 
 

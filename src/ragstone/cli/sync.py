@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone.address import readable
 from ragstone.cli.add import checked_jobs, checked_sources, show_remarks
 from ragstone.cli.options import Glob, Jobs, Json, PasswordFile
 from ragstone.cli.session import ingesting
@@ -88,7 +89,7 @@ def _show(terminal: Terminal, base: str, result: SyncResult, seconds: float) -> 
     if result.gone:
         terminal.line(say("cli.sync_going" if result.dry_run else "cli.sync_gone"))
         for uri in result.gone:
-            terminal.line(uri, indent=2)
+            terminal.line(readable(uri), indent=2)
     if result.outside:
         terminal.line(say("cli.sync_outside", count=result.outside), style="yellow")
     show_remarks(terminal, ingest)

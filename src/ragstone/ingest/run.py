@@ -7,11 +7,12 @@ file, parsing, embedding and storing go on side by side while memory stays flat.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import islice, repeat, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -91,6 +92,7 @@ class Run:
         # Of documents on their way to the store, which does not know them yet.
         self._fresh: dict[str, _Pair] = {}
         self._known = known
+        self._known_uris = sorted(known)
         self._on_event = on_event
         self._files: list[FileResult] = []
         self._embedded = self._reused = self._tokens = 0
@@ -172,7 +174,9 @@ class Run:
         await family.done.wait()
         if family.whole:
             prefix = family.blob.uri + MEMBER_MARK
-            gone = [uri for uri in self._known if uri.startswith(prefix) and uri not in family.uris]
+            first = bisect_left(self._known_uris, prefix)
+            members = takewhile(lambda uri: uri.startswith(prefix), islice(self._known_uris, first, None))
+            gone = [uri for uri in members if uri not in family.uris]
             self._gone += gone
             if gone and not self._dry_run:
                 document_ids = [digest(self._base_id, uri) for uri in gone]
@@ -257,6 +261,8 @@ class Run:
             if len(group) > 1:
                 return [done for prepared in group for done in await self._embed_group([prepared])]
             document = group[0].document
+            for chunk in group[0].chunks:
+                self._fresh.pop(chunk.embedding_hash, None)
             self._finish(FileResult(uri=document.uri, name=group[0].name, status="failed", error=error))
             return []
         return group

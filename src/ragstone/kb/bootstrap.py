@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,8 +24,10 @@ from ragstone.embed.unavailable import UnavailableEmbedder
 from ragstone.errors import InvalidSetting, ModelUnavailable, NoText, ProviderError, first_error
 from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
+from ragstone.kb.keyring import Keyring
 from ragstone.kb.reindex import Rebuild, ReindexEvent
 from ragstone.kb.settings import Settings, read_passwords
+from ragstone.kb.wakeup import NotifyWakeup, StreamWakeup, Wakeup
 from ragstone.parse import ocr
 from ragstone.parse.outline import PARSER_REVISION
 from ragstone.parse.sandbox import ParserPool
@@ -44,6 +46,9 @@ from ragstone.terms import TERMS_REVISION
 from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
+
+if TYPE_CHECKING:
+    from ragstone.kb.blobs import BlobStore
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -123,6 +128,23 @@ class App:
         database = await self.database()
         return await self._once("store", lambda: self._open_store(database))
 
+    async def keyring(self) -> Keyring:
+        database = await self.database()
+        return await self._once("keyring", lambda: Keyring.open(database))
+
+    async def blobs(self) -> BlobStore:
+        """Where the originals of uploaded files lie."""
+        from ragstone.kb.blobs import BlobStore
+
+        settings = self.settings
+        return await self._once(
+            "blobs", lambda: BlobStore.open(settings.blob_url, folder=settings.home / "blobs")
+        )
+
+    async def wakeup(self) -> Wakeup:
+        database = await self.database()
+        return await self._once("wakeup", lambda: self._open_wakeup(database))
+
     async def embedder(self) -> Embedder:
         return await self._once("embedder", self._open_embedder)
 
@@ -158,9 +180,11 @@ class App:
 
     # --- pipelines ---------------------------------------------------------------
 
-    async def ingest(self, parsers: int | None = None, *, parse: Parser | None = None) -> IngestPipeline:
-        """The pipeline that adds; `parse` stands in for the parsers of files."""
-        settings = self.settings
+    async def ingest(
+        self, parsers: int | None = None, *, parse: Parser | None = None, settings: Settings | None = None
+    ) -> IngestPipeline:
+        """The pipeline that adds; `parse` stands in for the parsers of files, `settings` are a base's."""
+        settings = settings or self.settings
         store, embedder = await self._together(self.store, self.embedder)
         parser = await self.parser(parsers)
         return IngestPipeline(
@@ -176,12 +200,17 @@ class App:
             unlocks=bool(settings.password_file),
         )
 
-    async def rebuild(self, on_event: Callable[[ReindexEvent], None] | None = None) -> Rebuild:
-        """What builds a generation with the model and the splitter of the settings."""
+    async def rebuild(
+        self,
+        on_event: Callable[[ReindexEvent], None] | None = None,
+        *,
+        settings: Settings | None = None,
+    ) -> Rebuild:
+        """What builds a generation with the model and the splitter of the settings, or of a base's own."""
         store, embedder = await self._together(self.store, self.embedder)
-        split = splitter(self.settings, embedder)
-        settings = f"{split.identity}/{TERMS_REVISION}"
-        return Rebuild(store=store, split=split, embedder=embedder, settings=settings, on_event=on_event)
+        split = splitter(settings or self.settings, embedder)
+        made = f"{split.identity}/{TERMS_REVISION}"
+        return Rebuild(store=store, split=split, embedder=embedder, settings=made, on_event=on_event)
 
     async def read(self, blob: Blob) -> Document:
         """What `ingest` stores of a blob: parsed, then cleaned."""
@@ -304,6 +333,12 @@ class App:
         async with database.connection() as connection:
             await migrate(connection, "kb", files("ragstone.kb") / "migrations")
         return store
+
+    async def _open_wakeup(self, database: Database) -> Wakeup:
+        url = self.settings.redis_url
+        wakeup = await StreamWakeup.open(url) if url else NotifyWakeup(database)
+        self._stack.push_async_callback(wakeup.aclose)
+        return wakeup
 
     async def _open_embedder(self) -> Embedder:
         settings = self.settings

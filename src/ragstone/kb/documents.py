@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from psycopg.rows import dict_row
 from psycopg.sql import SQL
 
+from ragstone.address import readable
 from ragstone.errors import InputError, NotFound
 from ragstone.kb.bases import QUERIES
 from ragstone.postgres.pool import Database
@@ -65,14 +66,9 @@ async def find(database: Database, reference: str, base_id: str | None) -> Docum
         raise NotFound("kb.document_not_found", reference=reference)
     exact = [info for info in found if info.document_id == reference or info.uri in uris]
     if len(exact or found) > 1:
-        matches = ", ".join(f"{info.document_id} ({info.base}: {_readable(info.uri)})" for info in found[:5])
+        matches = ", ".join(f"{info.document_id} ({info.base}: {readable(info.uri)})" for info in found[:5])
         raise InputError("kb.document_ambiguous", reference=reference, matches=matches)
     return (exact or found)[0]
-
-
-def _readable(uri: str) -> str:
-    """The path of a file: address, which `find` takes as well; any other address as it is."""
-    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 async def _read(database: Database, query: SQL, values: Mapping[str, object]) -> list[DocumentInfo]:

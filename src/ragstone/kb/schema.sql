@@ -65,8 +65,8 @@ CREATE TABLE jobs (
     job_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text COLLATE "C" NOT NULL CHECK (kind IN ('index', 'reindex')),
     base_id      text COLLATE "C" NOT NULL REFERENCES bases ON DELETE CASCADE,
-    -- Of `index`: the file; not a reference, for a cancelled job outlives it.
-    document_id  text COLLATE "C",
+    -- Of `index`: the file.
+    document_id  text COLLATE "C" REFERENCES files ON DELETE CASCADE,
     state        text COLLATE "C" NOT NULL DEFAULT 'queued'
                  CHECK (state IN ('queued', 'running', 'done', 'dead', 'cancelled')),
     stage        text COLLATE "C" NOT NULL DEFAULT '',
@@ -90,6 +90,7 @@ CREATE TABLE jobs (
 -- One at a time for each document, and for each base.
 CREATE UNIQUE INDEX jobs_document ON jobs (document_id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX jobs_reindex ON jobs (base_id) WHERE kind = 'reindex' AND state IN ('queued', 'running');
+CREATE INDEX jobs_of_document ON jobs (document_id);
 CREATE INDEX jobs_waiting ON jobs (run_after, job_id) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (lease_until) WHERE state = 'running';
 
@@ -107,7 +108,9 @@ CREATE TABLE keys (
     created_at   timestamptz NOT NULL DEFAULT now(),
     expires_at   timestamptz,
     revoked_at   timestamptz,
-    last_used_at timestamptz
+    last_used_at timestamptz,
+    -- Whoever makes keys could make one that sees more.
+    CHECK (role <> 'admin' OR bases IS NULL)
 );
 
 -- What was changed, when, by which key; never a question or a content.
@@ -129,6 +132,8 @@ CREATE TABLE sessions (
     key_id     text COLLATE "C" REFERENCES keys,
     title      text NOT NULL,
     pinned     boolean NOT NULL DEFAULT false,
+    -- About every base that who asks may see; otherwise about those of session_bases.
+    every_base boolean NOT NULL DEFAULT false,
     -- The number that the next message gets.
     next_seq   integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -161,6 +166,8 @@ CREATE TABLE messages (
     citations    jsonb NOT NULL DEFAULT '[]',
     -- Passages the answer was written from: ids, offsets, scores, titles; their text is read when shown.
     sources      jsonb NOT NULL DEFAULT '[]',
+    -- Their documents: what a deletion looks for. Saved before the first word.
+    source_documents text[] COLLATE "C" NOT NULL DEFAULT '{}',
     trace        jsonb NOT NULL DEFAULT '[]',
     degraded     jsonb NOT NULL DEFAULT '[]',
     audit        jsonb NOT NULL DEFAULT '{}',
@@ -177,6 +184,9 @@ CREATE TABLE messages (
     UNIQUE (session_id, seq)
 );
 
+CREATE INDEX messages_documents ON messages USING gin (source_documents);
+CREATE INDEX messages_replies ON messages (reply_to);
+CREATE INDEX messages_replaced ON messages (replaced_by) WHERE replaced_by IS NOT NULL;
 CREATE INDEX messages_streaming ON messages (alive_until) WHERE status = 'streaming';
 
 -- Every question that was asked, without its words: what statistics count.

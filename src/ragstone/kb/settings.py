@@ -29,6 +29,8 @@ _SECRETS = ("chat_api_key", "embed_api_key", "rerank_api_key")
 _SECRET_VALUE = re.compile(
     r"((?:password|passwd|key|token|secret)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&#\s]+)", re.IGNORECASE
 )
+# As browsers send it: a name or an address, and the port only where it is not the scheme's own.
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?", re.ASCII)
 _URLS = (
     "database_url",
     "blob_url",
@@ -128,9 +130,19 @@ class Settings:
     """Where originals lie: `s3://bucket/prefix`, `gs://...`, `az://...`. Empty: a folder in the home."""
     redis_url: str = field(default="", repr=False)
     """`redis://...` whose stream wakes workers of many machines. Empty: PostgreSQL's NOTIFY."""
+    cors_origins: str = ""
+    """Origins whose pages may call the API, such as `https://wiki.example.com`, commas between them."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """How `serve` and `worker` log; `auto`: for people on a terminal, else JSON lines."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     test_embedder: Literal["", "fake"] = ""
     """For tests: `fake` takes the deterministic embedder instead of a model."""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """`cors_origins`, one by one."""
+        return tuple(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
 
     def shown(self) -> dict[str, str]:
         """Every setting as text, secrets masked, without those for tests."""
@@ -318,6 +330,14 @@ def _check_ranges(settings: Settings) -> None:
         if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
             raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
     _check_rerank(settings)
+    _check_origins(settings)
+
+
+def _check_origins(settings: Settings) -> None:
+    for origin in settings.origins:
+        if not _ORIGIN.fullmatch(origin):
+            reason = "https://host[:port]"
+            raise InvalidSetting("kb.setting_value", name="cors_origins", value=origin, reason=reason)
 
 
 def _check_rerank(settings: Settings) -> None:

@@ -112,7 +112,7 @@ class WebLoader:
         self._step, self._total = step_seconds, total_seconds
         self._known, self._sleep = known, sleep
         self._pool: AsyncConnectionPool | None = None
-        self._robots: dict[str, Robots] = {}
+        self._robots: dict[str, Robots | ContentError] = {}
         self._asked: dict[str, float] = {}
 
     async def __call__(self, source: str) -> AsyncGenerator[Blob | LoadFailure | Unchanged, None]:
@@ -234,11 +234,20 @@ class WebLoader:
         raise ContentError("load.redirects", url=shown(url), limit=MAX_REDIRECTS)
 
     async def _rules(self, address: str) -> Robots:
-        """The robots.txt of the address's server, read once."""
+        """The robots.txt of the address's server, asked for once.
+
+        A server that does not answer is not asked again: each page of its would wait as long.
+        """
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
         if origin not in self._robots:
-            self._robots[origin] = await self._read_rules(f"{origin}/robots.txt")
-        return self._robots[origin]
+            try:
+                self._robots[origin] = await self._read_rules(f"{origin}/robots.txt")
+            except ContentError as error:
+                self._robots[origin] = error
+        found = self._robots[origin]
+        if isinstance(found, ContentError):
+            raise type(found)(found.key, **found.values)
+        return found
 
     async def _read_rules(self, address: str) -> Robots:
         for _ in range(MAX_REDIRECTS + 1):

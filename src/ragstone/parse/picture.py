@@ -23,7 +23,7 @@ _MAGIC = (
     (b"\x89PNG", "PNG"), (b"\xff\xd8\xff", "JPEG"), (b"GIF8", "GIF"), (b"BM", "BMP"),
     (b"II*\x00", "TIFF"), (b"MM\x00*", "TIFF"), (b"\x00\x00\x01\x00", "ICO"), (b"8BPS", "PSD"),
 )  # fmt: skip
-_READ = {
+MEDIA_TYPES = {
     "PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "BMP": "image/bmp", "TIFF": "image/tiff",
     "WebP": "image/webp",
 }  # fmt: skip
@@ -47,7 +47,7 @@ def parse_picture(blob: Blob, found: str) -> Document:
         NoText: no text in it; or OCR is not installed, or does not read this type.
         CorruptContent, ContentTooLarge: as they say.
     """
-    if found not in _READ:
+    if found not in MEDIA_TYPES:
         raise NoText("parse.image_kind", name=blob.name, found=found)
     if not ocr.installed():
         raise NoText("parse.image", name=blob.name, found=found)
@@ -65,7 +65,7 @@ def parse_picture(blob: Blob, found: str) -> Document:
         raise NoText("parse.picture_empty", name=blob.name, found=found)
     pages = ", ".join(str(span.number) for span in spans[:20]) + (" ..." if len(spans) > 20 else "")
     remark = Remark(key="parse.read_by_ocr", values={"name": blob.name, "pages": pages})
-    return document(blob, text, media_type=_READ[found], pages=spans, warnings=(remark,))
+    return document(blob, text, media_type=MEDIA_TYPES[found], pages=spans, warnings=(remark,))
 
 
 def _frames(blob: Blob, found: str) -> Iterator[NDArray[np.uint8]]:

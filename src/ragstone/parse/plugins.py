@@ -48,6 +48,11 @@ def parse_by_plugin(blob: Blob) -> Document | None:
     return None
 
 
+def installed() -> bool:
+    """Whether any package brings a parser."""
+    return bool(_entries())
+
+
 def _plugins(blob: Blob) -> Iterator[tuple[str, ParserPlugin]]:
     for entry in _entries():
         try:

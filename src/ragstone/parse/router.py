@@ -118,7 +118,7 @@ def _parse(blob: Blob) -> Document:
         return parse_archive(blob, found)
     if found := picture_type(data):
         return parse_picture(blob, found)
-    _refuse(blob)
+    refuse_unread(blob)
     return _parse_textual(blob)
 
 
@@ -128,8 +128,8 @@ def _trusted(blob: Blob, document: Document) -> Document:
     return document
 
 
-def _refuse(blob: Blob) -> None:
-    """Raise for what nothing here reads."""
+def refuse_unread(blob: Blob) -> None:
+    """Raise UnsupportedContent for what nothing here reads, by its first bytes."""
     data = blob.data
     for table, error, key in (
         (_ARCHIVES, UnsupportedContent, "parse.archive"),

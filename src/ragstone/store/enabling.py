@@ -14,7 +14,7 @@ from ragstone.store.statements import QUERIES, Statement
 from ragstone.types import Document
 
 
-async def set_enabled(chunk_ids: Sequence[str], enabled: bool, connection: Connection) -> int:
+async def set_enabled(connection: Connection, chunk_ids: Sequence[str], enabled: bool) -> int:
     """One transaction, which writers of these documents wait for; how many of the ids there are."""
     named = {"chunk_ids": list(chunk_ids)}
     await connection.execute(QUERIES["lock_documents_of_chunks"], named)

@@ -7,6 +7,7 @@ leads back.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from ragstone.store.enabling import disabled_of
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.models import Models
 from ragstone.store.statements import QUERIES, Model, Statement
-from ragstone.store.writing import Rows, bound, opened, put_in
+from ragstone.store.writing import Guard, Rows, bound, opened, put_in, unguarded
 from ragstone.types import Chunk, Document, Vectors, digest
 
 State: TypeAlias = Literal["active", "building", "retired", "abandoned"]
@@ -74,6 +75,13 @@ class Generations:
         self._database = database
         self._models = models
         self._indexes = indexes
+        self._guard = unguarded
+
+    def guarded(self, guard: Guard) -> Generations:
+        """As `PostgresStore.guarded`: for `bind`, `write` and `swap`."""
+        generations = copy.copy(self)
+        generations._guard = guard
+        return generations
 
     async def of_base(self, base_id: str) -> list[Generation]:
         """All of them, the oldest first."""
@@ -94,9 +102,12 @@ class Generations:
             BaseNotFound: the base has just been removed.
         """
         known = await self._models.registered(model, dimension, base_id=base_id)
-        await self._database.run_retrying(
-            lambda connection: bound(connection, base_id, known, settings=settings)
-        )
+
+        async def write(connection: Connection) -> None:
+            await self._guard(connection)
+            await bound(connection, base_id, known, settings=settings)
+
+        await self._database.run_retrying(write)
 
     # --- building --------------------------------------------------------------------
 
@@ -169,7 +180,7 @@ class Generations:
         kept = await anyio.to_thread.run_sync(checked_chunks, document, list(chunks), vectors)
         model = await self._models.registered(vectors.model, vectors.dimension)
         rows = await anyio.to_thread.run_sync(_rows, generation, document, kept, vectors, model)
-        return await self._database.run_retrying(partial(_write, generation.generation_id, rows))
+        return await self._database.run_retrying(partial(_write, generation.generation_id, rows, self._guard))
 
     async def index(self, generation: Generation) -> None:
         """See that the model has its nearest-neighbour index when it has many vectors."""
@@ -186,6 +197,7 @@ class Generations:
         """
         base_id, generation_id = generation.base_id, generation.generation_id
         async with self._database.transaction() as connection:
+            await self._guard(connection)
             await _lock_base(connection, base_id)
             if missing := await _count_missing(connection, generation_id):
                 return missing
@@ -240,7 +252,8 @@ def _rows(
     return Rows.of(document, renamed, vectors, model)
 
 
-async def _write(generation_id: int, rows: Rows, connection: Connection) -> bool:
+async def _write(generation_id: int, rows: Rows, guard: Guard, connection: Connection) -> bool:
+    await guard(connection)
     values = {"generation_id": generation_id, "document_id": rows.document.document_id}
     lock = Statement(QUERIES["lock_revision"], values, once=True)
     found, disabled = await batch(connection, [lock, disabled_of(rows.document)])

@@ -7,6 +7,7 @@ our own count of the rows in scope.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
@@ -86,6 +87,7 @@ class PostgresStore:
         self._indexes = VectorIndexes(database, exact_rows=exact_rows)
         self._frequencies = Frequencies(database, exact_rows=exact_rows, generation_id=generation_id)
         self._large = LargeScopes()
+        self._guard = writing.unguarded
         self.generations = Generations(database, self._models, self._indexes)
 
     @classmethod
@@ -128,6 +130,16 @@ class PostgresStore:
         """The same store as one generation has it, without an index outside."""
         return PostgresStore(self._database, exact_rows=self._exact_rows, generation_id=generation_id)
 
+    def guarded(self, guard: writing.Guard) -> PostgresStore:
+        """The same store for one writer: `guard` comes first in each transaction that writes.
+
+        What it raises is raised by the call, and nothing is written. It may be asked twice.
+        """
+        store = copy.copy(self)
+        store._guard = guard
+        store.generations = self.generations.guarded(guard)
+        return store
+
     # --- writing ---------------------------------------------------------------------
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
@@ -136,7 +148,7 @@ class PostgresStore:
         rows = await anyio.to_thread.run_sync(writing.Rows.of, document, kept, vectors, model)
         try:
             # Twice is the same as once: the second time the revision is already there.
-            written = await self._database.run_retrying(partial(writing.replace, rows, model))
+            written = await self._database.run_retrying(partial(writing.replace, rows, model, self._guard))
         except errors.UniqueViolation as error:
             raise _taken(error, document) from error
         except errors.ForeignKeyViolation as error:
@@ -148,13 +160,19 @@ class PostgresStore:
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
         async with self._database.connection() as connection:
+            await self._guard(connection)
             report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
         await self.tell_index()
         return report
 
     async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
         ids = storable_ids(dict.fromkeys(chunk_ids))
-        known = await self._database.run_retrying(partial(enabling.set_enabled, ids, enabled))
+
+        async def mark(connection: Connection) -> int:
+            await self._guard(connection)
+            return await enabling.set_enabled(connection, ids, enabled)
+
+        known = await self._database.run_retrying(mark)
         await self.tell_index()
         return known
 

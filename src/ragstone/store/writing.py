@@ -1,14 +1,14 @@
 """Documents into generations: one transaction each.
 
-Locks are always taken in this order: source, base, document.
+Locks are always taken in this order: what the guard locks, source, base, document.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from psycopg.rows import DictRow, dict_row
 
@@ -26,6 +26,14 @@ from ragstone.types import Chunk, Document, Vectors, digest
 FEW_CHUNKS = 8
 """So many rows go with the other statements of a document; more are copied, which takes two more round
 trips and less for each row."""
+
+
+Guard: TypeAlias = Callable[[Connection], Awaitable[None]]
+"""Comes first in a transaction that writes; raises when it must not, and locks what it has judged."""
+
+
+async def unguarded(connection: Connection) -> None:
+    """Whoever has the store may write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +70,13 @@ class Rows:
         )
 
 
-async def replace(rows: Rows, model: Model, connection: Connection) -> bool:
+async def replace(rows: Rows, model: Model, guard: Guard, connection: Connection) -> bool:
     """Put the document in place of its earlier version; False when that is of the same revision.
 
     It enters the generation that answers and leaves every other.
     """
     document = rows.document
+    await guard(connection)
     # Writers of the same source queue here, also while it has no row to lock.
     key = digest("source", document.base_id, document.uri, size=8)
     source = _once("lock_source", {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
@@ -82,6 +91,7 @@ async def replace(rows: Rows, model: Model, connection: Connection) -> bool:
     else:
         # A base that is new or changes its model is locked alone, never after it was shared.
         await connection.rollback()
+        await guard(connection)
         await batch(connection, [source])
         generation_id = await bound(connection, document.base_id, model)
         stored, disabled = await batch(connection, earlier)

@@ -1,34 +1,95 @@
-"""The ASGI application: routers, errors and what lives as long as it does."""
+"""The ASGI application: routers, errors, the layers before them, and what lives as long as it does."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from importlib.metadata import version
+from typing import Any
 
+import anyio
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import health
-from ragstone.kb.api.problems import on_error
+from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb.api.body import Bodies
+from ragstone.kb.api.door import Door
+from ragstone.kb.api.edge import Edge
+from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
+from ragstone.kb.readiness import Probe
 
-ROUTERS = (health.router,)
+log = logging.getLogger("ragstone.api")
+
+ROUTERS = (health.router, jobs.router, keys.router, audit.router)
 
 
-def create_app(parts: App) -> FastAPI:
-    """The API over `parts`, which it opens when it starts and closes when it stops."""
+def create_app(
+    parts: App, *, beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+) -> FastAPI:
+    """The API over `parts`, which it opens when it starts and closes when it stops.
+
+    What is `beside` it lives as long as they do.
+    """
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            yield
+            async with beside(), anyio.create_task_group() as tasks:
+                tasks.start_soon(_warm, parts)
+                yield
+                tasks.cancel_scope.cancel()
         finally:
             await parts.aclose()
 
-    api = FastAPI(title="Ragstone", lifespan=lifespan)
+    api = FastAPI(
+        title="Ragstone",
+        version=version("ragstone"),
+        lifespan=lifespan,
+        # Its pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
+    )
     api.state.ragstone = parts
+    api.state.probe = Probe(parts)
     api.add_exception_handler(RagstoneError, on_error)
+    api.add_exception_handler(HTTPException, on_http)
+    api.add_exception_handler(RequestValidationError, on_invalid)
     for router in ROUTERS:
         api.include_router(router)
+    _layers(api, parts)
+    made = openapi.document(api)
+
+    def described() -> dict[str, Any]:
+        return made
+
+    api.openapi = described
     return api
+
+
+def _layers(api: FastAPI, parts: App) -> None:
+    """What stands before the routes; the last is the outermost."""
+    origins = parts.settings.origins
+    api.add_middleware(Bodies)
+    api.add_middleware(Door, parts=parts, origins=origins)
+    if origins:
+        api.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
+            expose_headers=["Content-Disposition", "Retry-After", "X-Request-ID"],
+        )
+    api.add_middleware(Edge)
+
+
+async def _warm(parts: App) -> None:
+    """Read the embedding model, so that the first question need not wait; `/readyz` says how far it is."""
+    with suppress(RagstoneError):
+        await parts.searching_embedder()

@@ -6,17 +6,21 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from ragstone.errors import Unauthorized
 from ragstone.kb.bootstrap import App
-from ragstone.kb.caller import OWNER, Caller
+from ragstone.kb.caller import Caller
 
 
-def app_of(request: Request) -> App:
+async def app_of(request: Request) -> App:
     return request.app.state.ragstone
 
 
 async def caller_of(request: Request) -> Caller:
-    """Who calls, by the key of the request."""
-    return OWNER
+    """Who calls, as the door (kb/api/door.py) has found out."""
+    caller = getattr(request.state, "caller", None)
+    if caller is None:
+        raise Unauthorized("access.key_missing")
+    return caller
 
 
 Parts = Annotated[App, Depends(app_of)]
