@@ -119,7 +119,7 @@ class Generations:
             StoreUnavailable: another one is at it.
         """
         values = {"key": _LOCK, "base_id": base_id}
-        async with self._database.connection() as connection:
+        async with self._database.beside() as connection:
             row = await (await connection.execute(QUERIES["lock_building"], values)).fetchone()
             if row is None or not row[0]:
                 raise StoreUnavailable("store.generation_busy")

@@ -51,6 +51,9 @@ EXACT_ROWS = 10_000
 """A scan of as many rows takes about 66 ms and misses nothing; beyond, HNSW is quicker (100,000
 vectors of 384 dimensions, 2 cores)."""
 
+DELETED_AT_ONCE = 200
+"""Documents of one transaction; others that want to write them wait for its end."""
+
 _NEIGHBOURS = QUERIES["neighbours"].format(columns=COLUMNS)
 
 
@@ -159,10 +162,14 @@ class PostgresStore:
         return written
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
-        async with self._database.connection() as connection:
-            await self._guard(connection)
-            report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
-        await self.tell_index()
+        """As in the protocol, 200 documents a transaction: when it is stopped, those stay gone."""
+        report = deletion.report({})
+        ids = sorted(storable_ids(dict.fromkeys(document_ids)))
+        for start in range(0, len(ids), DELETED_AT_ONCE):
+            async with self._database.connection() as connection:
+                await self._guard(connection)
+                report += await deletion.delete(connection, ids[start : start + DELETED_AT_ONCE])
+            await self.tell_index()
         return report
 
     async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
