@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -193,8 +194,13 @@ class Person(threading.Thread):
         return f"Where is the {' and the '.join(self._random.choices(WORDS, k=2))}?"
 
 
-def kill_one(deployed: Deployment, name: str) -> None:
+def kill_one(deployed: Deployment, name: str, busy: Person) -> None:
+    """SIGKILL and, after a moment, another start. A worker is killed while there is work for it."""
     assert deployed.postgres is not None
+    if name.startswith("worker"):
+        with deployed.client() as client, suppress(httpx2.TransportError, Unexpected):
+            for _ in range(3):
+                busy.upload(Api(client))
     if name == "PostgreSQL":
         deployed.postgres.kill()
         time.sleep(DOWN_S)
@@ -222,6 +228,7 @@ class Outcome:
     unfinished: list[str]
     undead: list[str]
     messages: Counter[str]
+    again: int
     doctor: str
     clean: bool
     settled_s: float
@@ -244,6 +251,7 @@ def used(deployed: Deployment, base_id: str, options: argparse.Namespace) -> tup
     ledger, stop, killed = Ledger(), threading.Event(), Counter[str]()
     chance = random.Random(options.seed)
     people = [Person(deployed, base_id, ledger, options.seed + n, stop) for n in range(options.people)]
+    busy = Person(deployed, base_id, ledger, options.seed - 1, stop)  # does only what it is told
     for person in people:
         person.start()
     until = time.monotonic() + options.minutes * 60
@@ -259,7 +267,7 @@ def used(deployed: Deployment, base_id: str, options: argparse.Namespace) -> tup
                 print(
                     f"{(options.minutes * 60 - (until - time.monotonic())):5.0f} s: kill {name}", flush=True
                 )
-                kill_one(deployed, name)
+                kill_one(deployed, name, busy)
                 killed[name] += 1
             for name, running in deployed.running.items():
                 if running.poll() is not None:
@@ -301,6 +309,19 @@ def spoken(deployed: Deployment, ledger: Ledger) -> Counter[str]:
         )
 
 
+def begun_again(deployed: Deployment) -> int:
+    """Jobs that were taken up by another attempt."""
+    count, offset = 0, 0
+    with deployed.client() as client:
+        while True:
+            page = {"limit": 200, "offset": offset}
+            jobs = Api(client).call("GET", "/api/jobs", params=page)["items"]
+            if not jobs:
+                return count
+            count += sum(job["attempts"] > 1 for job in jobs)
+            offset += len(jobs)
+
+
 def soak(options: argparse.Namespace) -> Outcome:
     pieces = ["The answer is ", "in the passage [1]. ", *(f"word{n} " for n in range(20)), "End."]
     # Two seconds an answer: a kill meets some in the middle.
@@ -326,6 +347,7 @@ def soak(options: argparse.Namespace) -> Outcome:
         print(f"{len(documents)} documents settled within {settled_s:.0f} s", flush=True)
         lost, unfinished, undead = judged(deployed, base_id, ledger)
         messages, after = spoken(deployed, ledger), resident(deployed)
+        again = begun_again(deployed)
         ended = deployed.command("doctor", "--deep", "--json")
         return Outcome(
             minutes=options.minutes,
@@ -335,6 +357,7 @@ def soak(options: argparse.Namespace) -> Outcome:
             unfinished=unfinished,
             undead=undead,
             messages=messages,
+            again=again,
             doctor=(ended.stdout or ended.stderr).strip(),
             clean=ended.returncode == 0,
             settled_s=settled_s,
@@ -362,6 +385,7 @@ def report(outcome: Outcome, options: argparse.Namespace) -> list[str]:
         f"| documents acknowledged and kept | {len(ledger.kept)} |",
         f"| of these lost or not found | {len(outcome.lost)} |",
         f"| of these not ready at the end | {len(outcome.unfinished)} |",
+        f"| jobs that another attempt took up | {outcome.again} |",
         f"| documents deleted | {len(ledger.deleted)} |",
         f"| of these still there | {len(outcome.undead)} |",
         f"| deletions whose answer was cut off | {len(ledger.unsure)} |",
