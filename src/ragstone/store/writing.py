@@ -81,10 +81,10 @@ async def replace(rows: Rows, model: Model, guard: Guard, connection: Connection
     key = digest("source", document.base_id, document.uri, size=8)
     source = _once("lock_source", {"key": struct.unpack(">q", bytes.fromhex(key))[0]})
     base = {"base_id": document.base_id}
-    # What is disabled is asked when no other can change it any more.
-    earlier = [_once("stored_revision", rows.values), enabling.disabled_of(document)]
-    _, _, found, stored, disabled = await batch(
-        connection, [source, _once("lock_base_shared", base), _once("active_generation", base), *earlier]
+    stored_revision = _once("stored_revision", rows.values)
+    _, _, found, stored = await batch(
+        connection,
+        [source, _once("lock_base_shared", base), _once("active_generation", base), stored_revision],
     )
     if found and _fits(found[0], model, None):
         generation_id = cast(int, found[0]["generation_id"])
@@ -94,9 +94,11 @@ async def replace(rows: Rows, model: Model, guard: Guard, connection: Connection
         await guard(connection)
         await batch(connection, [source])
         generation_id = await bound(connection, document.base_id, model)
-        stored, disabled = await batch(connection, earlier)
+        (stored,) = await batch(connection, [stored_revision])
     if stored and stored[0]["revision"] == document.revision:
         return False
+    # Asked when no other can change it any more.
+    (disabled,) = await batch(connection, [enabling.disabled_of(document)]) if stored else ([],)
     taken_out = (
         [_once("take_out", {"document_ids": [row["document_id"] for row in stored]})] if stored else []
     )
