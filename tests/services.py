@@ -74,10 +74,15 @@ def milvus_server(folder: Path) -> Iterator[str]:
 
     # Whatever it is told, it keeps a file here. Left by one user it would stop the start of another.
     made = [path for path in (Path("/run/milvus"), Path("/tmp/milvus")) if not path.exists()]
-    server = MilvusServer(MilvusServerConfig(data_dir=str(folder), proxy_port=free_port()))
+    config = MilvusServerConfig(data_dir=str(folder))
+    # Left to itself it looks for free ones from its usual ports on, as another that starts now does.
+    config.update(**{name: free_port() for name in config.configurable_items if name.endswith("_port")})
+    own_etcd = f"\netcd:\n  config:\n    path: {_etcd_settings(folder)}\n"
+    config.template_text = config.template_text.replace("\netcd:\n", own_etcd)
+    server = MilvusServer(config)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # of ports it tried in vain
+            warnings.simplefilter("ignore", ResourceWarning)  # of the sockets it tried the ports with
             server.start()  # waits until it is healthy, three minutes at most
         yield f"http://127.0.0.1:{server.listen_port}"
     finally:
@@ -85,6 +90,18 @@ def milvus_server(folder: Path) -> Iterator[str]:
         server.cleanup()
         for path in made:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _etcd_settings(folder: Path) -> Path:
+    """For the etcd inside Milvus: ports of its own in place of those that every other one wants."""
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    settings = folder.parent / f"{folder.name}-etcd.yaml"
+    settings.write_text(
+        f"listen-client-urls: {client}\nadvertise-client-urls: {client}\nlisten-peer-urls: {peer}\n"
+        f"initial-advertise-peer-urls: {peer}\ninitial-cluster: default={peer}\n",
+        encoding="utf-8",
+    )
+    return settings
 
 
 # --- PostgreSQL ----------------------------------------------------------------------

@@ -272,7 +272,7 @@ class KnowledgeBases:
         return {base_id: name for name, base_id in ids.items()}
 
     async def remove_base(self, name: str) -> DeletionReport:
-        """Remove a base and every document in it."""
+        """Remove a base and every document in it; where that was stopped, again for what is left."""
         base_id = (await bases.resolve(await self._database(), [name]))[0]
         return await removal.remove_base(self._app, OWNER, base_id)
 
