@@ -56,7 +56,7 @@ def environment_of(home: Path, **settings: str) -> dict[str, str]:
 
 @contextmanager
 def serving(home: Path, *arguments: str, **settings: str) -> Iterator[str]:
-    """The address of a `ragstone serve` on a free port of the loopback interface; it logs to `log_of(home)`."""
+    """The address of a `ragstone serve` on a free port of the loopback; it logs to `log_of(home)`."""
     log = log_of(home)
     with process("serve", "--port", "0", *arguments, home=home, log=log, **settings) as running:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,10 +61,12 @@ class Talk:
 
     async def until(self, session_id: str, message_id: str, status: str) -> dict[str, Any]:
         """The message once it has this status."""
-        with anyio.fail_after(3 * WAIT):
-            while (message := await self.message(session_id, message_id))["status"] != status:
-                await anyio.sleep(0.05)
-            return message
+
+        async def reached() -> bool:
+            return (await self.message(session_id, message_id))["status"] == status
+
+        await until(reached)
+        return await self.message(session_id, message_id)
 
     def sql(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database, autocommit=True) as connection:
@@ -80,6 +82,13 @@ class Talk:
     async def streamed(self, path: str, **body: Any) -> list[Event]:
         async with self.stream(path, **body) as stream:
             return [event async for event in stream]
+
+
+async def until(met: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until another process has come so far; `TimeoutError` after half a minute."""
+    with anyio.fail_after(3 * WAIT):
+        while not await met():  # noqa: ASYNC110 (there is no event to wait for)
+            await anyio.sleep(0.05)
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[Event]:

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
+from psycopg.rows import TupleRow
 
 from ragstone.assistant import typed_end
 from ragstone.cite import cite
 from ragstone.errors import BaseNotFound, InvalidQuery, InvalidSetting, RagstoneError, StoreUnavailable
 from ragstone.filters import parse
-from ragstone.kb import bases
+from ragstone.kb.base_settings import with_own
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
@@ -51,6 +52,7 @@ T = TypeVar("T")
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 Status: TypeAlias = Literal["complete", "partial", "failed"]
 
+_BASES_SEEN = QUERIES["bases_seen"]
 _AGAIN_AFTER_S = (0.2, 1.0, 4.0)
 """A database that is started anew is back within seconds."""
 
@@ -59,14 +61,15 @@ _AGAIN_AFTER_S = (0.2, 1.0, 4.0)
 class Question:
     """A question that may be asked: its query lies within what the caller may see.
 
-    `names` are the bases it is asked of and counts for, id to name.
+    `names` are the bases it is asked of and counts for, id to name. `least` is the score below
+    which nothing is answered from; None: any.
     """
 
     caller: Caller
     query: Query
     names: Mapping[str, str]
     top_k: int
-    min_score: float | None = None
+    least: float | None
 
     def with_history(self, history: Sequence[Message]) -> Question:
         return replace(self, query=replace(self.query, history=tuple(history)))
@@ -104,9 +107,10 @@ async def prepare(
     base_ids: Sequence[str] | None,
     filter: str | None = None,
     top_k: int | None = None,
-    min_score: float | None = None,
 ) -> Question:
     """The question, checked; `base_ids` None is every base that the caller may see.
+
+    What is left out is as the settings say, of one base its own.
 
     Raises:
         InvalidQuery: a blank or over-long question, no base, a wrong top-k.
@@ -115,27 +119,43 @@ async def prepare(
     """
     if base_ids is not None and not base_ids:
         raise InvalidQuery("session.no_bases")
-    top_k = checked_top_k(app.settings.top_k if top_k is None else top_k)
+    if top_k is not None:
+        checked_top_k(top_k)
     query = Query(plain_text(text))
     tree = parse(filter) if filter else None
-    names = await visible_bases(app, caller)
+    seen = await _bases_seen(app, caller)
+    names = {base_id: name for base_id, (name, _) in seen.items()}
     if base_ids is not None:
         check_bases(base_ids, names)
         names = {base_id: names[base_id] for base_id in base_ids}
+    settings = app.settings
+    if len(names) == 1 and (own := seen[next(iter(names))][1]):
+        settings = with_own(settings, own)
     scope = caller.scope & Scope(bases=None if base_ids is None else tuple(names), filter=tree)
     return Question(
         caller=caller,
         query=replace(query, scope=scope),
         names=names,
-        top_k=top_k,
-        min_score=min_score,
+        top_k=settings.top_k if top_k is None else top_k,
+        least=settings.min_score,
     )
 
 
 async def visible_bases(app: App, caller: Caller) -> dict[str, str]:
     """Base id to name."""
-    names = await bases.ids_by_name(await database_of(app))
-    return {base_id: name for name, base_id in names.items() if caller.sees(base_id)}
+    return {base_id: name for base_id, (name, _) in (await _bases_seen(app, caller)).items()}
+
+
+async def _bases_seen(app: App, caller: Caller) -> dict[str, tuple[str, Item]]:
+    """Base id to name and own settings."""
+    values = {"bases": None if caller.bases is None else sorted(caller.bases)}
+
+    async def read(connection: Connection) -> list[TupleRow]:
+        return await (await connection.execute(_BASES_SEEN, values)).fetchall()
+
+    # In front of every search: as few round trips as it can be.
+    rows = await (await database_of(app)).run_retrying(read)
+    return {base_id: (name, own) for base_id, name, own in rows}
 
 
 def check_bases(base_ids: Sequence[str], names: Mapping[str, str]) -> None:
@@ -151,9 +171,14 @@ async def database_of(app: App) -> Database:
 
 
 async def search(
-    app: App, question: Question, *, mode: SearchMode = "hybrid", rerank: bool | None = None
+    app: App,
+    question: Question,
+    *,
+    mode: SearchMode = "hybrid",
+    min_score: float | None = None,
+    rerank: bool | None = None,
 ) -> SearchResult:
-    """The best passages.
+    """The best passages; `min_score` is on the scale of the mode's scores.
 
     Raises:
         InvalidQuery: a min-score that the mode cannot have. StoreError: nothing can be searched.
@@ -161,7 +186,7 @@ async def search(
     """
     if rerank and not app.settings.rerank_kind:
         raise InvalidSetting("kb.no_reranker")
-    pipeline = await app.search(mode, question.top_k, question.min_score, rerank=rerank is not False)
+    pipeline = await app.search(mode, question.top_k, min_score, rerank=rerank is not False)
     return await pipeline.search(question.query)
 
 
@@ -208,7 +233,7 @@ class Answering:
     async def run(self, emit: Emit) -> None:
         """Write until the end; `emit` gets each event but the last. An error of ours is kept, not raised."""
         try:
-            pipeline = await self._app.answer(self._question.top_k, min_score=self._question.min_score)
+            pipeline = await self._app.answer(self._question.top_k, min_score=self._question.least)
             self.mode = "extractive" if await self._app.chat() is None else "model"
             async with aclosing(typed_end(pipeline.stream(self._question.query))) as events:
                 async for event in events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from psycopg.rows import class_row
@@ -12,7 +13,7 @@ from psycopg.types.json import Jsonb
 from ragstone.kb.bases import QUERIES
 from ragstone.language import language_of
 from ragstone.messages import render
-from ragstone.postgres.pool import Connection
+from ragstone.postgres.pool import Connection, Database
 
 Item: TypeAlias = dict[str, Any]
 """A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `quote`, ..."""
@@ -59,6 +60,22 @@ async def redact(connection: Connection, document_ids: Sequence[str]) -> int:
         }
         await connection.execute(QUERIES["redact_message"], values)
     return len(answers)
+
+
+async def redact_deleted(database: Database, since: datetime | None) -> datetime:
+    """Redact for every deletion on record since this moment, whoever made it; the moment to go on from.
+
+    What deletes documents by itself, as the command line does, need not know of answers.
+    """
+    async with database.transaction() as connection:
+        (now,) = await (await connection.execute(QUERIES["server_time"])).fetchone() or (None,)
+        assert isinstance(now, datetime)
+        cursor = await connection.execute(QUERIES["deleted_in_answers"], {"since": since})
+        deleted = [row[0] for row in await cursor.fetchall()]
+        if deleted:
+            # One that was added again since is there.
+            await redact(connection, await missing_documents(connection, deleted))
+        return now
 
 
 async def missing_documents(connection: Connection, document_ids: Sequence[str]) -> list[str]:

@@ -91,8 +91,9 @@ async def _remove(
     parts: App, caller: Caller, document_ids: Sequence[str], base_id: str | None
 ) -> DeletionReport:
     database = await parts.database()
+    bases = None if caller.bases is None else sorted(caller.bases)
     values = {
-        "bases": caller.scope.bases if base_id is None else [base_id],
+        "bases": bases if base_id is None else [base_id],
         "document_ids": list(document_ids),
     }
     try:

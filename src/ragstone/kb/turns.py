@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 import anyio
 from psycopg.types.json import Jsonb
@@ -23,13 +24,13 @@ from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
 from ragstone.kb.plain import plain, plain_text
-from ragstone.kb.redaction import Item, missing_documents, redact
+from ragstone.kb.redaction import Item, missing_documents, redact, redact_deleted
 from ragstone.kb.sessions import StoredMessage, reach, stored_message
 from ragstone.memory import MAX_MESSAGES, turn, window
 from ragstone.postgres.pool import Connection, Database
 from ragstone.types import Message
 
-LOGGER = logging.getLogger(__name__)
+log = logging.getLogger("ragstone.sessions")
 
 BEAT_S = 1.0
 """How often what was said is saved; a stop is noticed as soon."""
@@ -37,7 +38,8 @@ BEAT_S = 1.0
 LEASE_S = 10.0
 """An answer whose process said nothing for so long is dead. Ten beats: a busy machine may miss some."""
 
-SWEEP_S = 5.0
+REPAIR_S = 5.0
+REDACT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ async def _keep(database: Database, message_id: str, answering: Answering, scope
                 database, message_id, answering.text, mode=answering.mode, sources=answering.sources
             )
         except StoreError as error:
-            LOGGER.warning("an answer could not be saved meanwhile: %s", error)
+            log.warning("answer not saved meanwhile", extra={"code": error.code})
             continue
         if not going:
             scope.cancel()
@@ -250,25 +252,31 @@ async def repair(database: Database) -> int:
         documents = [document_id for _, found in dead for document_id in found]
         await redact(connection, await missing_documents(connection, documents))
         await connection.execute(QUERIES["repair_messages"], {"message_ids": [row[0] for row in dead]})
-        return len(dead)
+    log.warning("unfinished answers ended", extra={"messages": len(dead)})
+    return len(dead)
 
 
 @asynccontextmanager
-async def repairing(database: Database) -> AsyncGenerator[None]:
-    """Repairs at once, and every few seconds inside of the block."""
+async def looking_after(database: Database) -> AsyncGenerator[None]:
+    """In the block answers are repaired, and redacted after deletions: at once, then regularly."""
+    since: list[datetime | None] = [None]
 
-    async def sweep() -> None:
-        while True:
-            try:
-                if repaired := await repair(database):
-                    LOGGER.warning("%d answers were left by a process that ended", repaired)
-            except RagstoneError as error:
-                LOGGER.warning("answers that were left cannot be looked for: %s", error)
-            await anyio.sleep(SWEEP_S)
+    async def redact_new() -> None:
+        since[0] = await redact_deleted(database, since[0])
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sweep)
+        tasks.start_soon(_again_and_again, lambda: repair(database), REPAIR_S)
+        tasks.start_soon(_again_and_again, redact_new, REDACT_S)
         try:
             yield
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def _again_and_again(work: Callable[[], Awaitable[object]], seconds: float) -> None:
+    while True:
+        try:
+            await work()
+        except RagstoneError as error:
+            log.warning("stored answers not looked through", extra={"code": error.code})
+        await anyio.sleep(seconds)

@@ -14,8 +14,19 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb import turns
-from ragstone.kb.api import asking, audit, bases, documents, health, jobs, keys, openapi, sessions, uploads
+from ragstone.kb import orphans, turns
+from ragstone.kb.api import (
+    asking,
+    audit,
+    bases,
+    documents,
+    health,
+    jobs,
+    keys,
+    openapi,
+    sessions,
+    uploads,
+)
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
@@ -51,7 +62,8 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                async with beside(), turns.repairing(await parts.database()):
+                tasks.start_soon(orphans.sweeping, parts)
+                async with beside(), turns.looking_after(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()
         finally:
@@ -67,8 +79,8 @@ def create_app(
         generate_unique_id_function=openapi.operation_id,
     )
     api.state.ragstone = parts
-    api.state.probe = Probe(parts)
     api.state.running = RunningAnswers()
+    api.state.probe = Probe(parts)
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)
     api.add_exception_handler(RequestValidationError, on_invalid)

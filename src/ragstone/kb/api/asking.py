@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+from starlette.responses import StreamingResponse
 
 from ragstone.errors import RagstoneError
 from ragstone.highlight import highlights
@@ -16,9 +17,10 @@ from ragstone.kb.answers import Emit, Ending, Question
 from ragstone.kb.api.answered import Ended, Found, HitOut, ended, sources_data, stage_data, timings
 from ragstone.kb.api.asked import Parts, Who
 from ragstone.kb.api.events import EmitEvent, EventStream, problem_data, while_heard
+from ragstone.kb.api.models import RequestBody
 from ragstone.types import Delta, Event, Hit, SearchResult, Sources, StageDone
 
-LOGGER = logging.getLogger(__name__)
+log = logging.getLogger("ragstone.api")
 
 router = APIRouter(prefix="/api", tags=["ask"])
 
@@ -48,11 +50,10 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Ask(BaseModel):
+class Ask(RequestBody):
     """A question to bases."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"question": "When does the last ferry leave?", "bases": None}]},
     )
 
@@ -62,11 +63,10 @@ class Ask(BaseModel):
     top_k: int | None = Field(default=None, description="Passages the answer is written from, 1 to 1,000.")
 
 
-class Search(BaseModel):
+class Search(RequestBody):
     """A search in bases."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"query": "ferry timetable", "mode": "hybrid", "top_k": 5}]},
     )
 
@@ -90,9 +90,10 @@ async def search(body: Search, parts: Parts, who: Who) -> Found:
         base_ids=body.bases,
         filter=body.filter,
         top_k=body.top_k,
-        min_score=body.min_score,
     )
-    result = await answers.search(parts, question, mode=body.mode, rerank=body.rerank)
+    result = await answers.search(
+        parts, question, mode=body.mode, min_score=body.min_score, rerank=body.rerank
+    )
     return _found(body, result, question.names)
 
 
@@ -137,7 +138,7 @@ async def ask(request: Request, body: Ask, parts: Parts, who: Who) -> Ended:
     return Ended.model_validate(ended(ending, hits, question.names))
 
 
-@router.post("/ask/stream", response_class=EventStream, status_code=200, responses=STREAM)
+@router.post("/ask/stream", response_class=StreamingResponse, responses=STREAM)
 async def ask_stream(request: Request, body: Ask, parts: Parts, who: Who) -> EventStream:
     """Answer a question as it is being written. When the client goes away the answer stops."""
     question = await _question(body, parts, who)
@@ -205,6 +206,7 @@ def streamed(
 
 def _problem(request: Request, error: Exception) -> dict[str, object]:
     if not isinstance(error, RagstoneError):
-        LOGGER.error("an answer failed by a fault", exc_info=error)
+        facts = {"request_id": getattr(request.state, "request_id", "")}
+        log.error("answer failed", extra=facts, exc_info=error)
         error = RagstoneError("session.internal")
     return problem_data(request, error)

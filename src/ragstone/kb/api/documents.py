@@ -91,7 +91,9 @@ class DocumentChange(RequestBody):
 
 
 class DocumentIds(RequestBody):
-    document_ids: list[Annotated[str, Field(max_length=200)]] = Field(min_length=1, max_length=1_000)
+    document_ids: list[Annotated[str, Field(max_length=200)]] = Field(
+        min_length=1, max_length=1_000, examples=[["e22e2049d3153122fbbdb1a5"]]
+    )
 
 
 class QueuedDocuments(BaseModel):

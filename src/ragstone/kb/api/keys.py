@@ -76,6 +76,7 @@ async def create_key(body: KeyRequest, parts: Parts, who: Who) -> NewKey:
         per_minute=body.per_minute,
         expires_at=body.expires_at,
     )
+    (await parts.keyring()).forget()
     return NewKey(**facts(info).model_dump(), key=key)
 
 
@@ -91,7 +92,9 @@ async def list_keys(parts: Parts, who: Who, limit: Limit = 50, offset: Offset = 
 async def revoke_key(key_id: KeyId, parts: Parts, who: Who) -> KeyFacts:
     """End a key for good; every server process refuses it within two seconds."""
     who.require("admin")
-    return facts(await keys.revoke(await parts.database(), who, key_id))
+    revoked = await keys.revoke(await parts.database(), who, key_id)
+    (await parts.keyring()).forget()
+    return facts(revoked)
 
 
 @router.get("/me")

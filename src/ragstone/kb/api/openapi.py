@@ -71,6 +71,10 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         del responses["422"]
     for status, description in _TROUBLE.items():
         responses.setdefault(status, {"description": description, "content": content})
+    for response in responses.values():
+        stream = response.get("content", {}).get("text/event-stream", {})
+        if "itemSchema" in stream:
+            stream.pop("schema", None)  # the framework's: text, as of the whole stream
     operation["security"] = [] if path in OPEN_PATHS else [{"bearer": []}, {"header": []}]
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
 
 from ragstone.kb import answers, sessions, turns
 from ragstone.kb.answers import Question, database_of
@@ -17,24 +18,20 @@ from ragstone.kb.api.answered import MessageOut, Replied, ended, shown
 from ragstone.kb.api.asked import Parts, Who
 from ragstone.kb.api.asking import STREAM, streamed, whole
 from ragstone.kb.api.events import EventStream
+from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.transcript import transcript
 from ragstone.kb.turns import Turn
 
 router = APIRouter(prefix="/api", tags=["sessions"])
 
-Limit = Annotated[int, Query(ge=1, le=200)]
-Offset = Annotated[int, Query(ge=0, le=1_000_000_000)]
 MAX_EXPORTED = 10_000
-# Of a query comes text, which is no member of a set of numbers.
-Rated = Annotated[Literal[-1, 1], BeforeValidator(int), Query()]
 
 
-class NewSession(BaseModel):
+class NewSession(RequestBody):
     """What a conversation is about."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"bases": ["5f2c9d1e8a7b4c60"], "title": "Ferries"}]},
     )
 
@@ -42,42 +39,39 @@ class NewSession(BaseModel):
     title: str | None = Field(default=None, description="Made from the bases when left out.")
 
 
-class SessionChange(BaseModel):
+class SessionChange(RequestBody):
     """What is left out stays. `bases`: null makes it a session about every base."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"pinned": True}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pinned": True}]})
 
     title: str | None = None
     pinned: bool | None = None
     bases: list[str] | None = None
 
 
-class NewQuestion(BaseModel):
+class NewQuestion(RequestBody):
     """A question in a session."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"question": "And on Sundays?"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"question": "And on Sundays?"}]})
 
     question: str = Field(description="Up to 8,000 characters, not blank.")
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
     top_k: int | None = Field(default=None, description="Passages the answer is written from, 1 to 1,000.")
 
 
-class Anew(BaseModel):
+class Anew(RequestBody):
     """How to answer anew."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
     filter: str | None = None
     top_k: int | None = None
 
 
-class Rating(BaseModel):
+class Rating(RequestBody):
     """What an answer was worth; null takes it back."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"rating": -1, "text": "Names the winter timetable."}]},
     )
 
@@ -93,13 +87,6 @@ class SessionOut(BaseModel):
     messages: int = Field(description="How many there are.")
     created_at: datetime
     updated_at: datetime
-
-
-class SessionPage(BaseModel):
-    items: list[SessionOut]
-    total: int
-    limit: int
-    offset: int
 
 
 class SessionDetail(SessionOut):
@@ -118,13 +105,6 @@ class FeedbackOut(BaseModel):
     mode: str | None
     answered: bool | None
     finished_at: datetime | None
-
-
-class FeedbackPage(BaseModel):
-    items: list[FeedbackOut]
-    total: int
-    limit: int
-    offset: int
 
 
 def _session(info: sessions.SessionInfo, names: Mapping[str, str]) -> dict[str, Any]:
@@ -151,14 +131,14 @@ async def create_session(request: Request, body: NewSession, parts: Parts, who: 
 @router.get("/sessions")
 async def list_sessions(
     parts: Parts, who: Who, search: str = "", limit: Limit = 50, offset: Offset = 0
-) -> SessionPage:
+) -> Page[SessionOut]:
     """Conversations, pinned ones first, then the latest used; `search` looks into titles."""
     names = await answers.visible_bases(parts, who)
     found, total = await sessions.listing(
         await database_of(parts), who, search=search, limit=limit, offset=offset
     )
     items = [SessionOut(**_session(info, names)) for info in found]
-    return SessionPage(items=items, total=total, limit=limit, offset=offset)
+    return Page[SessionOut](items=items, total=total, limit=limit, offset=offset)
 
 
 @router.get("/sessions/{session_id}")
@@ -237,9 +217,7 @@ async def send_message(
     return await _replied(request, parts, *await _asked(session_id, body, parts, who))
 
 
-@router.post(
-    "/sessions/{session_id}/messages/stream", response_class=EventStream, status_code=200, responses=STREAM
-)
+@router.post("/sessions/{session_id}/messages/stream", response_class=StreamingResponse, responses=STREAM)
 async def stream_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
 ) -> EventStream:
@@ -257,8 +235,7 @@ async def regenerate_message(
 
 @router.post(
     "/sessions/{session_id}/messages/{message_id}/regenerate/stream",
-    response_class=EventStream,
-    status_code=200,
+    response_class=StreamingResponse,
     responses=STREAM,
 )
 async def regenerate_message_stream(
@@ -287,14 +264,18 @@ async def rate_message(session_id: str, message_id: str, body: Rating, parts: Pa
 
 @router.get("/feedback")
 async def list_feedback(
-    parts: Parts, who: Who, rating: Rated | None = None, limit: Limit = 50, offset: Offset = 0
-) -> FeedbackPage:
+    parts: Parts,
+    who: Who,
+    rating: Annotated[int | None, Query(ge=-1, le=1)] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Page[FeedbackOut]:
     """Answers that people rated, with their questions, to see what to mend. For admins of every base."""
     who.require("admin")
     database = await database_of(parts)
     found, total = await sessions.feedback(database, who, rating=rating, limit=limit, offset=offset)
     items = [FeedbackOut.model_validate(item) for item in found]
-    return FeedbackPage(items=items, total=total, limit=limit, offset=offset)
+    return Page[FeedbackOut](items=items, total=total, limit=limit, offset=offset)
 
 
 async def _asked(session_id: str, body: NewQuestion, parts: Parts, who: Who) -> tuple[Turn, Question]:
