@@ -5,6 +5,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 TEST_ARGS ?=
+# Test processes side by side; a file of tests stays in one.
+PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Debian 12's pip warns of a package without pyproject.toml unless it is told how to build it.
 export PIP_USE_PEP517 := 1
@@ -21,7 +23,7 @@ demo: $(VENV)/.kb ## three questions, Chinese and English, answered from sample 
 	@$(BIN)/ragstone demo
 
 test: check ## the checks, then every test, with branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(TEST_ARGS)
 
 test-lowest: ## unit tests with the lowest versions that pyproject.toml allows, on Python 3.11
 	@$(MAKE) --no-print-directory VENV=.venv-lowest PYTHON=$(or $(PYTHON),python3.11) .venv-lowest/.lowest

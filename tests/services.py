@@ -74,10 +74,15 @@ def milvus_server(folder: Path) -> Iterator[str]:
 
     # Whatever it is told, it keeps a file here. Left by one user it would stop the start of another.
     made = [path for path in (Path("/run/milvus"), Path("/tmp/milvus")) if not path.exists()]
-    server = MilvusServer(MilvusServerConfig(data_dir=str(folder), proxy_port=free_port()))
+    config = MilvusServerConfig(data_dir=str(folder))
+    # Left to itself it looks for free ones from its usual ports on, as another that starts now does.
+    config.update(**{name: free_port() for name in config.configurable_items if name.endswith("_port")})
+    own_etcd = f"\netcd:\n  config:\n    path: {_etcd_settings(folder)}\n"
+    config.template_text = config.template_text.replace("\netcd:\n", own_etcd)
+    server = MilvusServer(config)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # of ports it tried in vain
+            warnings.simplefilter("ignore", ResourceWarning)  # of the sockets it tried the ports with
             server.start()  # waits until it is healthy, three minutes at most
         yield f"http://127.0.0.1:{server.listen_port}"
     finally:
@@ -85,6 +90,18 @@ def milvus_server(folder: Path) -> Iterator[str]:
         server.cleanup()
         for path in made:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _etcd_settings(folder: Path) -> Path:
+    """For the etcd inside Milvus: ports of its own in place of those that every other one wants."""
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    settings = folder.parent / f"{folder.name}-etcd.yaml"
+    settings.write_text(
+        f"listen-client-urls: {client}\nadvertise-client-urls: {client}\nlisten-peer-urls: {peer}\n"
+        f"initial-advertise-peer-urls: {peer}\ninitial-cluster: default={peer}\n",
+        encoding="utf-8",
+    )
+    return settings
 
 
 # --- PostgreSQL ----------------------------------------------------------------------
@@ -104,6 +121,10 @@ class ExternalPostgres:
 
     def url_of(self, database: str, *, user: str = "postgres", password: str | None = None) -> str:
         return f"postgresql://{user}:{quote(password or self.password)}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def start(self) -> None:
         """Also after `kill`: the children of the dead one may need a moment to be gone."""
@@ -217,8 +238,27 @@ class S3:
     secret_key: str = "not/a+secret="
 
     def url(self, bucket: str) -> str:
-        """A bucket is made at the first write into it."""
+        """The address of a folder in this bucket, which is made when it is not there."""
+        self.write(bucket)
         return f"s3://{bucket}/originals"
+
+    def write(self, bucket: str) -> None:
+        """A first object; it makes the bucket. Raises what obstore raises."""
+        import obstore
+        from obstore.store import from_url
+
+        store = from_url(
+            f"s3://{bucket}",
+            config={
+                "access_key_id": self.access_key,
+                "secret_access_key": self.secret_key,
+                "endpoint": self.endpoint,
+                "region": "us-east-1",
+            },
+            client_options={"allow_http": True},
+            retry_config={"max_retries": 0},
+        )
+        obstore.put(store, "first", b"made by the tests")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -270,26 +310,12 @@ def s3_server(folder: Path) -> Iterator[S3]:
 
 def _wait_for_s3(process: subprocess.Popen[bytes], found: S3, folder: Path) -> None:
     """Until something can be written; before that it listens, and says that it cannot."""
-    import obstore
     from obstore.exceptions import BaseError
-    from obstore.store import from_url
-
-    store = from_url(
-        "s3://ready",
-        config={
-            "access_key_id": found.access_key,
-            "secret_access_key": found.secret_key,
-            "endpoint": found.endpoint,
-            "region": "us-east-1",
-        },
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
 
     def ready() -> bool:
         assert process.poll() is None, (folder / "log").read_text()[-2_000:]
         try:
-            obstore.put(store, "ready", b"yes")
+            found.write("ready")
         except (BaseError, OSError):
             return False
         return True

@@ -170,8 +170,17 @@ class Store(IngestStore, Protocol):
 
     async def document(self, document_id: str) -> Document | None: ...
 
+    async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        """Let searches find these chunks or not; how many of them there are.
+
+        A disabled chunk is kept, and `fetch` and `neighbours` show it with `Chunk.enabled`
+        false. Chunks of one text in one document go together, and what a later version of
+        the document still says stays disabled.
+        """
+        ...
+
     async def count(self, scope: Scope) -> int:
-        """How many chunks the scope holds."""
+        """How many chunks a search with this scope may find."""
         ...
 
     async def aclose(self) -> None: ...

@@ -71,24 +71,31 @@ def folded(text: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if folded.isascii():
         return folded
-    return "".join(_letter(char) for char in folded).translate(_simplified())
+    return folded.translate(_letters())
+
+
+class _Letters(dict[int, int | str | None]):
+    """What becomes of each character; one that was not met before is looked up once.
+
+    Vowel signs and other marks belong to the word they stand in, though \\w leaves them out: they are
+    dropped, so that a word with marks stays one run.
+    """
+
+    def __missing__(self, code: int) -> int | None:
+        kept = None if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf") else code
+        self[code] = kept
+        return kept
 
 
 @lru_cache
-def _simplified() -> dict[int, str]:
+def _letters() -> _Letters:
     """Traditional character -> Simplified; the file holds lines of the one above lines of the other."""
     lines = (files("ragstone") / "han.txt").read_text(encoding="utf-8").splitlines()
-    return {
-        ord(one): other
+    return _Letters(
+        (ord(one), other)
         for above, below in zip(lines[::2], lines[1::2], strict=True)
         for one, other in zip(above, below, strict=True)
-    }
-
-
-def _letter(char: str) -> str:
-    # Vowel signs and other marks belong to the word they stand in, though \w leaves them out:
-    # they are dropped, so that a word with marks stays one run.
-    return "" if unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") else char
+    )
 
 
 def _terms(text: str) -> Iterator[str]:

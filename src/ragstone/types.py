@@ -178,7 +178,8 @@ class Chunk:
     Whatever is added (title, headings, a repeated table header) is `context`: embedded,
     indexed and prompted in front of the text, without offsets. `index` counts 0, 1, 2,
     ... within the document. `parent` is the span of the longer passage that this chunk
-    stands for, where it was cut to be found only.
+    stands for, where it was cut to be found only. No search finds one that is not
+    `enabled` (`Store.set_enabled`).
     """
 
     text: str
@@ -192,6 +193,7 @@ class Chunk:
     headings: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict[str, "str"])
     parent: tuple[int, int] | None = None
+    enabled: bool = True
 
     def __post_init__(self) -> None:
         if not self.chunk_id:

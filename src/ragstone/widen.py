@@ -18,8 +18,8 @@ class Neighbours:
     """Adds up to `n` chunks before and after each hit, in the order of its document.
 
     A chunk is given once, at the first place it belongs to; hits keep their scores, the
-    added chunks have none. What `scope` or the question's own scope does not allow is
-    never added. Keep it behind the stages that rank.
+    added chunks have none. What is disabled, or what `scope` or the question's own scope does not
+    allow, is never added. Keep it behind the stages that rank.
 
     Raises:
         InvalidStage: `n` outside 1 to 20. StoreError: the store cannot be asked.
@@ -49,7 +49,7 @@ class Neighbours:
 
 
 def _visible(hit: Hit, scope: Scope) -> bool:
-    if scope.bases is not None and hit.base_id not in scope.bases:
+    if not hit.chunk.enabled or (scope.bases is not None and hit.base_id not in scope.bases):
         return False
     return scope.filter is None or matches(scope.filter, hit.chunk.metadata)
 

@@ -266,12 +266,31 @@ async def test_only_one_process_builds(store: PostgresStore, conninfo: str) -> N
     assert (await rebuild(store, B).run(BASE)).swapped
 
 
-async def test_a_generation_begins_with_two_connections(conninfo: str) -> None:
-    """Who holds the base's lock must not wait for a connection: those who have one wait for the lock."""
-    async with await Database.open(conninfo, max_size=2, wait=2) as database:
+async def test_a_generation_is_built_with_a_pool_of_one_connection(conninfo: str) -> None:
+    """What keeps others from building is held beside the pool: builds never wait for each other's."""
+    async with await Database.open(conninfo, max_size=1, wait=2) as database:
         store = await PostgresStore.open(database)
         await fill(store, 2)
         assert (await rebuild(store, B).run(BASE)).swapped
+        async with store.generations.alone(BASE), store.generations.alone("other"):
+            assert len(await found(store, B)) == 4
+
+
+async def test_a_disabled_passage_stays_so_in_a_new_generation(store: PostgresStore) -> None:
+    await fill(store, 2)
+    gone = next(hit.chunk for hit in await found(store, A) if hit.chunk.text == "shared word1")
+    assert await store.set_enabled([gone.chunk_id], False) == 1
+    await rebuild(store, B).run(BASE)
+    assert [hit.chunk.text for hit in await found(store, B)].count("shared word1") == 0
+    assert len(await found(store, B)) == 3
+    # In the one that answered before too, so that the way back changes nothing.
+    (shown,) = await store.fetch([gone.chunk_id])
+    beside = next(hit.chunk for hit in await found(store, B) if hit.chunk.text == "shared passage 1")
+    _, new = await store.neighbours(beside.chunk_id, 1)
+    assert (shown.chunk.enabled, new.chunk.enabled) == (False, False)
+    await store.set_enabled([new.chunk.chunk_id], True)
+    await rebuild(store, B).roll_back(BASE)
+    assert len(await found(store, A)) == 4
 
 
 async def test_a_generation_takes_vectors_of_its_own_model_only(store: PostgresStore) -> None:

@@ -24,6 +24,7 @@ from ragstone.store.postgres import PostgresStore
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.databases import temporary_database
 from ragstone.testing.store_contract.concurrency import ConcurrencyContract
+from ragstone.testing.store_contract.enabling import EnablingContract
 from ragstone.testing.store_contract.passages import EVERYTHING, X, Y, passages, put, texts, vectors
 from ragstone.testing.store_contract.search import SearchContract
 from ragstone.testing.vector_index import MemoryVectorIndex
@@ -95,7 +96,7 @@ class Breakable(MemoryVectorIndex):
             raise StoreUnavailable("store.index_failed", index=self.identity, reason="switched off")
 
 
-class TestStoreWithMilvus(SearchContract, ConcurrencyContract):
+class TestStoreWithMilvus(SearchContract, EnablingContract, ConcurrencyContract):
     """What a store must do that is searched, with milvus-lite beneath; nothing else is written otherwise."""
 
     @pytest.fixture(scope="class")

@@ -54,8 +54,8 @@ async def database(conninfo: str) -> AsyncIterator[Database]:
         yield database
 
 
-def cloud(count: int, *, seed: int = 7) -> np.ndarray:
-    values = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+def cloud(count: int, *, seed: int = 7, dimension: int = DIMENSION) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
@@ -69,10 +69,13 @@ async def fill(store: PostgresStore, points: np.ndarray, *, start: int = 0) -> N
         assert await store.replace(document, chunks, Vectors(model="cloud", values=rows))
 
 
-async def plan(database: Database, scope: Scope) -> str:
+async def plan(
+    database: Database, scope: Scope, *, exact_rows: int = EXACT_ROWS, dimension: int = DIMENSION
+) -> str:
     """How PostgreSQL runs the search, under the settings it runs with."""
-    model = Model(identity="cloud", model_id=1, dimension=DIMENSION)
-    statement = nearest(model, View(scope=scope), vector_text(cloud(1)[0]), top_k=5, exact_rows=EXACT_ROWS)
+    model = Model(identity="cloud", model_id=1, dimension=dimension)
+    question = vector_text(cloud(1, dimension=dimension)[0])
+    statement = nearest(model, View(scope=scope), question, top_k=5, exact_rows=exact_rows)
     async with database.connection() as connection:
         settings = walk_settings(5)
         await connection.execute(settings.sql, settings.values)
@@ -128,6 +131,30 @@ async def test_a_small_scope_is_scanned(database: Database, filter: Filter) -> N
     shown = await plan(database, Scope(filter=filter))
     assert "vectors_hnsw_1" in shown
     assert not re.search(WALKS, shown), shown
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize("filter", [None, Equal("kind", "usual"), Compare("n", ">=", 0)])
+async def test_a_scan_looks_at_each_vector_once_with_statistics_and_without(
+    database: Database, filter: Filter | None, analyzed: bool
+) -> None:
+    """W29: right after many writes the planner takes hundreds of rows for a handful."""
+    store = await PostgresStore.open(database)
+    async with database.connection() as connection:
+        for table in ("chunks", "vectors"):
+            sql = cast(LiteralString, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+            await connection.execute(sql)
+    await fill(store, cloud(700, dimension=384))
+    if analyzed:
+        async with database.connection() as connection:
+            await connection.execute("ANALYZE")
+    shown = await plan(database, Scope(filter=filter), exact_rows=10_000, dimension=384)
+    read = re.findall(r" on vectors .*actual time=\S+ rows=(\d+)\S* loops=(\d+)", shown)
+    inside = 630 if filter == Equal("kind", "usual") else 700
+    assert sum(int(rows) * int(loops) for rows, loops in read) == inside, shown
+    assert "Join Filter" not in shown, shown
+    if filter is not None:
+        assert re.search(r"Scan (on|using) vectors_pkey .*actual time", shown), shown
 
 
 @pytest.mark.parametrize("filter", [None, Equal("kind", "usual"), Equal("kind", "rare"), Equal("kind", "no")])
@@ -420,6 +447,8 @@ def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
         "inner",
         "column",
         "inside",
+        "scanned",
+        "rest",
         "documents",
         "chunks",
         "key",

@@ -137,7 +137,7 @@ async def test_a89_a_question_counts_once_for_each_of_its_bases(talk: Talk) -> N
         ({"text": "x" * 8_001}, 422, "core.query_long"),
         ({"bases": []}, 422, "session.no_bases"),
         ({"bases": ["nothing"]}, 404, "access.base"),
-        ({"bases": ["a\0b"]}, 404, "access.base"),
+        ({"bases": ["a\0b"]}, 422, "access.body_text"),
         ({"top_k": 0}, 422, "core.top_k"),
         ({"filter": "year >"}, 422, None),
         ({"bases": "ferry"}, 422, None),

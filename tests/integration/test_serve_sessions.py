@@ -386,6 +386,36 @@ async def test_a_conversation_is_exported_as_markdown(talk: Talk) -> None:
 # --- deleted documents -------------------------------------------------------------------
 
 
+async def test_c43_a_document_that_is_deleted_leaves_stored_answers_and_their_export(talk: Talk) -> None:
+    talk.bases |= await filled(talk.home, talk.database, secret="The password of the safe is Birnbaum 47.")
+    session = await talk.session(bases=[talk.bases["secret"]])
+    talk.provider.chat = lambda body: "It says “The password of the safe is Birnbaum 47.” [1]."
+    reply = await talk.say(session, "What is the password of the safe?")
+    document_id = reply["citations"][0]["document_id"]
+    report = await talk.client.delete(f"/api/documents/{document_id}")
+    assert report.status_code == 200, report.text
+    message = await talk.message(session, reply["message_id"])
+    assert message["citations"][0]["removed"] is message["sources"][0]["removed"] is True
+    assert message["content"] == "It says “[removed: the document was deleted]” [1]."
+    exported = await talk.client.get(f"/api/sessions/{session}/export")
+    assert "[1] [removed: the document was deleted]" in exported.text
+    assert "Birnbaum" not in exported.text + str(message)
+    stored = talk.sql("SELECT m::text FROM messages m WHERE session_id = %(id)s", id=session)
+    assert "Birnbaum" not in str(stored)
+
+
+async def test_a_base_is_asked_by_its_own_settings(talk: Talk) -> None:
+    """A base's own min-score refuses what is too far; its own top-k limits the passages."""
+    talk.bases |= await filled(talk.home, talk.database, strict="The harbour master is called Ines.")
+    path = f"/api/bases/{talk.bases['strict']}"
+    changed = await talk.client.patch(path, json={"settings": {"min_score": 0.99}})
+    assert changed.status_code == 200, changed.text
+    session = await talk.session(bases=[talk.bases["strict"]])
+    reply = await talk.say(session, "Is there a bakery in Oster?")
+    assert (reply["answered"], reply["sources"]) == (False, [])
+    assert talk.provider.requests == []
+
+
 async def test_a_session_whose_base_is_gone_says_so(talk: Talk) -> None:
     talk.bases |= await filled(talk.home, talk.database, gone="Gone is gone.")
     session = await talk.session(bases=[talk.bases["gone"]])

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
+from psycopg.rows import TupleRow
 
 from ragstone.assistant import typed_end
 from ragstone.cite import cite
 from ragstone.errors import BaseNotFound, InvalidQuery, InvalidSetting, RagstoneError, StoreUnavailable
 from ragstone.filters import parse
-from ragstone.kb import bases
-from ragstone.kb.base_settings import settings_of
+from ragstone.kb.base_settings import with_own
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
@@ -52,6 +52,7 @@ T = TypeVar("T")
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 Status: TypeAlias = Literal["complete", "partial", "failed"]
 
+_BASES_SEEN = QUERIES["bases_seen"]
 _AGAIN_AFTER_S = (0.2, 1.0, 4.0)
 """A database that is started anew is back within seconds."""
 
@@ -122,13 +123,14 @@ async def prepare(
         checked_top_k(top_k)
     query = Query(plain_text(text))
     tree = parse(filter) if filter else None
-    names = await visible_bases(app, caller)
+    seen = await _bases_seen(app, caller)
+    names = {base_id: name for base_id, (name, _) in seen.items()}
     if base_ids is not None:
         check_bases(base_ids, names)
         names = {base_id: names[base_id] for base_id in base_ids}
     settings = app.settings
-    if len(names) == 1:
-        settings = await settings_of(await app.database(), next(iter(names)), settings)
+    if len(names) == 1 and (own := seen[next(iter(names))][1]):
+        settings = with_own(settings, own)
     scope = caller.scope & Scope(bases=None if base_ids is None else tuple(names), filter=tree)
     return Question(
         caller=caller,
@@ -141,8 +143,19 @@ async def prepare(
 
 async def visible_bases(app: App, caller: Caller) -> dict[str, str]:
     """Base id to name."""
-    names = await bases.ids_by_name(await database_of(app))
-    return {base_id: name for name, base_id in names.items() if caller.sees(base_id)}
+    return {base_id: name for base_id, (name, _) in (await _bases_seen(app, caller)).items()}
+
+
+async def _bases_seen(app: App, caller: Caller) -> dict[str, tuple[str, Item]]:
+    """Base id to name and own settings."""
+    values = {"bases": None if caller.bases is None else sorted(caller.bases)}
+
+    async def read(connection: Connection) -> list[TupleRow]:
+        return await (await connection.execute(_BASES_SEEN, values)).fetchall()
+
+    # In front of every search: as few round trips as it can be.
+    rows = await (await database_of(app)).run_retrying(read)
+    return {base_id: (name, own) for base_id, name, own in rows}
 
 
 def check_bases(base_ids: Sequence[str], names: Mapping[str, str]) -> None:

@@ -49,8 +49,9 @@ SELECT set_config('TimeZone', 'UTC', false),
 class Database:
     """A pool of connections. Made by `Database.open`; safe to share between tasks of one loop."""
 
-    def __init__(self, pool: AsyncConnectionPool[Connection]) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Connection], resolve: Callable[[], Awaitable[str]]) -> None:
         self._pool = pool
+        self._resolve = resolve
 
     @classmethod
     async def open(
@@ -96,7 +97,7 @@ class Database:
             name="ragstone",
         )
         await pool.open()
-        return cls(pool)
+        return cls(pool, resolve)
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
@@ -131,6 +132,21 @@ class Database:
                     with anyio.CancelScope(shield=True):
                         await connection.close()
                         await self._pool.putconn(connection)
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncGenerator[Connection]:
+        """A connection of its own, closed at the end: for what is held long, such as a session's lock.
+
+        All that come from the pool stay for work that is soon done.
+        """
+        with translated():
+            connection: Connection = await AsyncConnection.connect(await self._resolve())
+            try:
+                await _configure(connection)
+                yield connection
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S, shield=True):
+                    await connection.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:

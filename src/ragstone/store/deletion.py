@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,28 +52,38 @@ class Proof:
 
 
 async def delete(connection: Connection, document_ids: Sequence[str]) -> DeletionReport:
-    """One transaction; leaves a record of ids and counts of each document."""
+    """One transaction, a statement a table; leaves a record of ids and counts of each document."""
     # In the order of ids, so that two deletions never wait for each other.
     cursor = await connection.execute(QUERIES["lock_documents"], {"ids": list(document_ids)})
     found = [cast(str, row[0]) for row in await cursor.fetchall()]
-    rows = dict.fromkeys((table for table, _ in reversed(HOLDING)), 0)
-    for document_id in found:
-        for table, count in (await _delete(connection, document_id)).items():
-            rows[table] += count
-    return DeletionReport(document_ids=tuple(found), rows=rows)
-
-
-async def _delete(connection: Connection, document_id: str) -> Mapping[str, int]:
-    cursor = await connection.execute(QUERIES["chunk_ids"], {"document_id": document_id})
-    chunk_ids = [cast(str, row[0]) for row in await cursor.fetchall()]
-    rows: dict[str, int] = {}
+    cursor = await connection.execute(QUERIES["chunks_of_documents"], {"ids": found})
+    chunk_ids = {cast(str, row[0]): cast("list[str]", row[1]) for row in await cursor.fetchall()}
+    owners = {chunk_id: document_id for document_id, ids in chunk_ids.items() for chunk_id in ids}
+    counts = {table: Counter[str]() for table, _ in reversed(HOLDING)}
     for table, column in HOLDING:
         statement = QUERIES["delete_rows"].format(table=Identifier(table), column=Identifier(column))
-        ids = chunk_ids if column == "chunk_id" else [document_id]
-        rows[table] = (await connection.execute(statement, {"ids": ids})).rowcount
-    record = {"document_id": document_id, "chunk_ids": chunk_ids, "rows": json.dumps(rows)}
-    await connection.execute(QUERIES["record_deletion"], record)
-    return rows
+        ids = list(owners) if column == "chunk_id" else found
+        gone = [
+            cast(str, row[0]) for row in await (await connection.execute(statement, {"ids": ids})).fetchall()
+        ]
+        counts[table].update(map(owners.__getitem__, gone) if column == "chunk_id" else gone)
+    records = [
+        {
+            "document_id": document_id,
+            "chunk_ids": chunk_ids[document_id],
+            "rows": {table: counts[table][document_id] for table, _ in HOLDING},
+        }
+        for document_id in found
+    ]
+    await connection.execute(QUERIES["record_deletions"], {"records": json.dumps(records)})
+    return report({table: held.total() for table, held in counts.items()}, found)
+
+
+def report(rows: Mapping[str, int], document_ids: Sequence[str] = ()) -> DeletionReport:
+    """Rows by table, with every table that may hold some."""
+    return DeletionReport(
+        document_ids=tuple(document_ids), rows={table: rows.get(table, 0) for table, _ in reversed(HOLDING)}
+    )
 
 
 async def proof(connection: Connection, document_id: str) -> Proof:

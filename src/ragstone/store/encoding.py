@@ -33,6 +33,7 @@ Row: TypeAlias = tuple[bytes | None, ...]
 _MAX_POSITIONS = 255
 _MAX_POSITION = 16_383
 _MAX_TSVECTOR = 900_000
+_ENTRY = 5
 
 
 def json_metadata(metadata: Mapping[str, MetadataValue]) -> str:
@@ -190,22 +191,23 @@ def tsvector(terms: Sequence[str]) -> bytes:
     16,383 or 255 of one term, about a megabyte in all) is left out or moved to the end.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
-    size = 0
     for position, term in enumerate(terms, start=1):
-        found = places.get(term)
-        added = 2 if found else len(term.encode()) + 8
-        if size + added > _MAX_TSVECTOR:
-            continue
-        place = min(position, _MAX_POSITION)
-        if not found or (len(found) < _MAX_POSITIONS and found[-1] < place):
-            places[term].append(place)
-            size += added
-    lexemes = (_lexeme(term.encode(), found) for term, found in places.items())
-    return struct.pack(">i", len(places)) + b"".join(lexemes)
+        places[term].append(position)
+    lexemes: list[bytes] = []
+    size = 0
+    for term, found in places.items():
+        lexeme = _lexeme(term.encode(), found)
+        if size + len(lexeme) + _ENTRY <= _MAX_TSVECTOR:
+            lexemes.append(lexeme)
+            size += len(lexeme) + _ENTRY
+    return struct.pack(">i", len(lexemes)) + b"".join(lexemes)
 
 
 def _lexeme(term: bytes, places: Sequence[int]) -> bytes:
-    return term + b"\x00" + struct.pack(f">{len(places) + 1}H", len(places), *places)
+    if places[-1] > _MAX_POSITION:
+        places = list(dict.fromkeys(min(place, _MAX_POSITION) for place in places))
+    count = min(len(places), _MAX_POSITIONS)
+    return term + b"\x00" + struct.pack(f">{count + 1}H", count, *places[:count])
 
 
 def tsquery(term: str) -> str:

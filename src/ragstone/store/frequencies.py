@@ -21,8 +21,11 @@ MAX_SCOPES = 1_000
 
 MIN_RANKED = 100
 
-COMMON_PART = 20
-"""A term is common when more than this part of `exact_rows` hold it: 500 by default."""
+COMMON_PART = 5
+"""A term is common when more than this part of `exact_rows` hold it: 2,000 by default.
+
+At 100,000 chunks 12 questions had a hybrid recall@10 of 0.93 with 500, 0.94 with 1,400, 1.00 with 2,000.
+"""
 
 
 class Frequencies:

@@ -21,10 +21,12 @@ from psycopg.rows import class_row
 
 from ragstone.errors import BaseNotFound, ModelMismatch, StoreError, StoreUnavailable
 from ragstone.postgres.pool import Connection, Database
+from ragstone.store.batch import batch
 from ragstone.store.checks import checked_chunks
+from ragstone.store.enabling import disabled_of
 from ragstone.store.hnsw import VectorIndexes
 from ragstone.store.models import Models
-from ragstone.store.statements import QUERIES, Model
+from ragstone.store.statements import QUERIES, Model, Statement
 from ragstone.store.writing import Guard, Rows, bound, opened, put_in, unguarded
 from ragstone.types import Chunk, Document, Vectors, digest
 
@@ -117,7 +119,7 @@ class Generations:
             StoreUnavailable: another one is at it.
         """
         values = {"key": _LOCK, "base_id": base_id}
-        async with self._database.connection() as connection:
+        async with self._database.beside() as connection:
             row = await (await connection.execute(QUERIES["lock_building"], values)).fetchone()
             if row is None or not row[0]:
                 raise StoreUnavailable("store.generation_busy")
@@ -253,10 +255,11 @@ def _rows(
 async def _write(generation_id: int, rows: Rows, guard: Guard, connection: Connection) -> bool:
     await guard(connection)
     values = {"generation_id": generation_id, "document_id": rows.document.document_id}
-    row = await (await connection.execute(QUERIES["lock_revision"], values)).fetchone()
-    if row is None or row[0] != rows.document.revision or row[1]:
+    lock = Statement(QUERIES["lock_revision"], values, once=True)
+    found, disabled = await batch(connection, [lock, disabled_of(rows.document)])
+    if not found or found[0]["revision"] != rows.document.revision or found[0]["there"]:
         return False
-    await put_in(connection, generation_id, rows)
+    await put_in(connection, generation_id, rows, disabled=disabled)
     return True
 
 

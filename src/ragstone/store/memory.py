@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -138,6 +138,9 @@ class MemoryStore:
         entries = await anyio.to_thread.run_sync(self._snapshot)
         return await anyio.to_thread.run_sync(partial(_tokens, entries.values(), model, frozenset(hashes)))
 
+    async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        return await anyio.to_thread.run_sync(self._set_enabled, frozenset(chunk_ids), enabled)
+
     async def count(self, scope: Scope) -> int:
         scope = checked_scope(scope)
         return await anyio.to_thread.run_sync(lambda: int(self._drawn().visible(scope).sum()))
@@ -157,6 +160,7 @@ class MemoryStore:
             self._check_ids(entry, earlier)
             if earlier is not None:
                 self._remove(earlier)
+                entry = entry.marked(earlier.disabled, enabled=False)
             self._add(entry)
             return True
 
@@ -215,6 +219,16 @@ class MemoryStore:
             },
         )
 
+    def _set_enabled(self, chunk_ids: Set[str], enabled: bool) -> int:
+        with self._lock:
+            known = chunk_ids & self._owners.keys()
+            for document_id in {self._owners[chunk_id] for chunk_id in known}:
+                entry = self._entries[document_id]
+                named = {chunk.embedding_hash for chunk in entry.chunks if chunk.chunk_id in known}
+                self._entries[document_id] = entry.marked(named, enabled=enabled)
+            self._picture = None
+        return len(known)
+
     def _snapshot(self) -> dict[str, _Entry]:
         with self._lock:
             return dict(self._entries)
@@ -250,6 +264,21 @@ class _Entry:
             tokens=tuple(vectors.token_vectors[place] for place in order) if vectors.token_vectors else (),
             terms=tuple(Counter(analyze(chunk.embedding_text)) for chunk in in_order),
         )
+
+    @property
+    def disabled(self) -> frozenset[str]:
+        """Hashes of passages that no search finds."""
+        return frozenset(chunk.embedding_hash for chunk in self.chunks if not chunk.enabled)
+
+    def marked(self, hashes: Set[str], *, enabled: bool) -> _Entry:
+        """The same with the passages of these hashes enabled or not."""
+        if not hashes:
+            return self
+        chunks = (
+            replace(chunk, enabled=enabled) if chunk.embedding_hash in hashes else chunk
+            for chunk in self.chunks
+        )
+        return replace(self, chunks=tuple(chunks))
 
     @property
     def base_id(self) -> str:
@@ -320,6 +349,7 @@ class _Picture:
         return np.fromiter(
             (
                 (bases is None or entry.base_id in bases)
+                and entry.chunks[place].enabled
                 and (scope.filter is None or matches(scope.filter, entry.chunks[place].metadata))
                 for entry, place in self._places
             ),

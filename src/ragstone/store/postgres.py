@@ -21,7 +21,7 @@ from ragstone.errors import BaseNotFound, InvalidStage, NotFound
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.protocols import Fuser, VectorIndex
-from ragstone.store import deletion, encoding, writing
+from ragstone.store import deletion, enabling, encoding, writing
 from ragstone.store.bm25 import MAX_TERMS
 from ragstone.store.checks import (
     checked_chunks,
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 EXACT_ROWS = 10_000
 """A scan of as many rows takes about 66 ms and misses nothing; beyond, HNSW is quicker (100,000
 vectors of 384 dimensions, 2 cores)."""
+
+DELETED_AT_ONCE = 200
+"""Documents of one transaction; others that want to write them wait for its end."""
 
 _NEIGHBOURS = QUERIES["neighbours"].format(columns=COLUMNS)
 
@@ -159,11 +162,26 @@ class PostgresStore:
         return written
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
-        async with self._database.connection() as connection:
-            await self._guard(connection)
-            report = await deletion.delete(connection, storable_ids(dict.fromkeys(document_ids)))
-        await self.tell_index()
+        """As in the protocol, 200 documents a transaction: when it is stopped, those stay gone."""
+        report = deletion.report({})
+        ids = sorted(storable_ids(dict.fromkeys(document_ids)))
+        for start in range(0, len(ids), DELETED_AT_ONCE):
+            async with self._database.connection() as connection:
+                await self._guard(connection)
+                report += await deletion.delete(connection, ids[start : start + DELETED_AT_ONCE])
+            await self.tell_index()
         return report
+
+    async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        ids = storable_ids(dict.fromkeys(chunk_ids))
+
+        async def mark(connection: Connection) -> int:
+            await self._guard(connection)
+            return await enabling.set_enabled(connection, ids, enabled)
+
+        known = await self._database.run_retrying(mark)
+        await self.tell_index()
+        return known
 
     async def tell_index(self) -> None:
         """Tell the index outside what changed, where there is one; after writes of another way."""

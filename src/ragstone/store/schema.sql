@@ -84,6 +84,8 @@ CREATE TABLE chunks (
     terms       tsvector NOT NULL,
     -- How many terms these are, repetitions included.
     term_count  integer NOT NULL,
+    -- False: kept and shown, found by no search.
+    enabled     boolean NOT NULL DEFAULT true,
     UNIQUE (document_id, generation_id, index),
     FOREIGN KEY (document_id, generation_id) REFERENCES generation_documents ON DELETE CASCADE
 ) WITH (
@@ -112,6 +114,7 @@ CREATE TABLE vectors (
     embedding      halfvec NOT NULL,
     -- The signs of its tokens, which the best hits are compared by; null where the model has none.
     tokens         bytea,
+    enabled        boolean NOT NULL DEFAULT true,
     PRIMARY KEY (chunk_id)
 ) WITH (
     -- Dead rows cost every walk through the graph: vacuum after 1% rather than 20%.

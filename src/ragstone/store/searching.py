@@ -205,6 +205,7 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         headings=_headings(row["headings"]),
         metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
+        enabled=row["enabled"],
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.resources import files
 from typing import TypeAlias
@@ -85,9 +85,30 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
     Below 0, the scope is known to be large: its rows are not counted.
     """
     limit = max(exact_rows, top_k) + 1 if exact_rows >= 0 else 0
-    found = _over_vectors("search_vector", model, view, {"vector": vector, "top_k": top_k, "limit": limit})
-    # Of a large scope only the walk runs, and its settings leave one plan for that.
-    return replace(found, once=exact_rows < 0 and view.scope.filter is None)
+    filtered = view.scope.filter is not None
+    condition = _Condition("c" if filtered else "v", view)
+    numbers = {"model_id": Literal(model.model_id), "dimension": Literal(model.dimension)}
+    scope = {"scope": condition.sql, "model_id": numbers["model_id"]}
+    if filtered:
+        by_chunks = QUERIES["distances_of_chunks"]
+        parts = {
+            "inside": QUERIES["chunks_inside"].format(**scope),
+            "scanned": by_chunks.format(chunks=QUERIES["scanned_chunks"], **numbers),
+            "rest": by_chunks.format(chunks=QUERIES["rest_of_chunks"].format(**scope), **numbers),
+            "join": QUERIES["with_each_chunk"].format(**scope),
+            "scope": QUERIES["all_rows"],
+        }
+    else:
+        parts = {
+            "inside": QUERIES["distances_inside"].format(**scope),
+            "scanned": QUERIES["scanned_vectors"],
+            "rest": QUERIES["rest_of_vectors"].format(**scope),
+            "join": SQL(""),
+            "scope": condition.sql,
+        }
+    values = {**condition.values, "vector": vector, "top_k": top_k, "limit": limit}
+    # Without a filter there is one good plan for a scan, and the settings leave one for a walk.
+    return Statement(QUERIES["search_vector"].format(**parts, **numbers), values, once=not filtered)
 
 
 def among(
@@ -114,7 +135,6 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
     inside = QUERIES["chunks_inside" if filtered else "vectors_inside"]
     sql = QUERIES[name].format(
         model_id=model_id,
-        dimension=Literal(model.dimension),
         scope=condition.sql,
         join=QUERIES["with_chunks"] if filtered else SQL(""),
         inside=inside.format(model_id=model_id, scope=condition.sql),
@@ -138,7 +158,7 @@ def matching(
     sql = QUERIES["search_text"].format(
         scope=condition.sql,
         documents=_Condition("h", everywhere).sql,
-        chunks=_Condition("c", everywhere).sql,
+        chunks=_Condition("c", everywhere, disabled=True).sql,
     )
     return Statement(
         sql,
@@ -170,9 +190,8 @@ def other_model(identity: str, view: View) -> Statement:
     """A base in the view whose vectors are of another model."""
     bases = View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
     condition = _Condition("g", bases)
-    return Statement(
-        QUERIES["other_model"].format(scope=condition.sql), {**condition.values, "identity": identity}
-    )
+    sql = QUERIES["other_model"].format(scope=condition.sql)
+    return Statement(sql, {**condition.values, "identity": identity}, once=True)
 
 
 def count_chunks(view: View) -> Statement:
@@ -187,15 +206,21 @@ def text_size(generation_id: int | None) -> Statement:
 
 
 class _Condition:
-    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`."""
+    """What a view asks of a row, as SQL: generation and bases on `table`, the filter on chunks `c`.
 
-    def __init__(self, table: str, view: View) -> None:
+    Disabled rows of chunks `c` and vectors `v` are left out, unless with `disabled`.
+    """
+
+    def __init__(self, table: str, view: View, *, disabled: bool = False) -> None:
         scope = view.scope
         self.values: dict[str, object] = {}
         generation = "answering" if view.generation_id is None else "of_generation"
         self.sql: Sql = QUERIES[generation].format(table=Identifier(table))
         if view.generation_id is not None:
             self.values["generation_id"] = view.generation_id
+        if table in ("c", "v") and not disabled:
+            enabled = QUERIES["enabled"].format(table=Identifier(table))
+            self.sql = QUERIES["filter_and"].format(left=self.sql, right=enabled)
         if scope.bases is not None:
             self.values["bases"] = list(scope.bases)
             bases = QUERIES["in_bases"].format(table=Identifier(table))

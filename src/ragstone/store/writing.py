@@ -15,7 +15,7 @@ from psycopg.rows import DictRow, dict_row
 from ragstone.errors import BaseNotFound, ModelMismatch
 from ragstone.postgres.fields import Field
 from ragstone.postgres.pool import Connection
-from ragstone.store import encoding
+from ragstone.store import enabling, encoding
 from ragstone.store.batch import batch
 from ragstone.store.checks import normalised
 from ragstone.store.encoding import Row
@@ -45,6 +45,8 @@ class Rows:
     chunks: list[Row]
     vectors: list[Row]
     term_count: int
+    disabled: frozenset[str]
+    """Hashes of passages that no search is to find."""
 
     @staticmethod
     def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors, model: Model) -> Rows:
@@ -64,6 +66,7 @@ class Rows:
                 for chunk, unit, signs in zip(chunks, units, tokens, strict=True)
             ],
             term_count=sum(map(len, terms)),
+            disabled=frozenset(chunk.embedding_hash for chunk in chunks if not chunk.enabled),
         )
 
 
@@ -94,18 +97,28 @@ async def replace(rows: Rows, model: Model, guard: Guard, connection: Connection
         (stored,) = await batch(connection, [stored_revision])
     if stored and stored[0]["revision"] == document.revision:
         return False
-    earlier = [row["document_id"] for row in stored]
-    taken_out = [_once("take_out", {"document_ids": earlier})] if earlier else []
-    await put_in(connection, generation_id, rows, after=[*taken_out, _once("put_document", rows.values)])
+    # Asked when no other can change it any more.
+    (disabled,) = await batch(connection, [enabling.disabled_of(document)]) if stored else ([],)
+    taken_out = (
+        [_once("take_out", {"document_ids": [row["document_id"] for row in stored]})] if stored else []
+    )
+    statements = [*taken_out, _once("put_document", rows.values)]
+    await put_in(connection, generation_id, rows, disabled=disabled, after=statements)
     return True
 
 
 async def put_in(
-    connection: Connection, generation_id: int, rows: Rows, *, after: Sequence[Statement] = ()
+    connection: Connection,
+    generation_id: int,
+    rows: Rows,
+    *,
+    disabled: Sequence[DictRow],
+    after: Sequence[Statement] = (),
 ) -> None:
     """Chunks and vectors of a stored document into a generation that does not have it.
 
-    What comes `after` other statements is sent together with them.
+    What comes `after` other statements is sent together with them. `disabled` are the rows of
+    `enabling.disabled_of`.
     """
     values = {
         "generation_id": generation_id,
@@ -114,14 +127,18 @@ async def put_in(
         "term_count": rows.term_count,
     }
     statements = [*after, _once("put_generation_document", values)]
+    hashes = rows.disabled.union(row["embedding_hash"] for row in disabled)
+    disabling = enabling.disabling(rows.document, hashes)
     if len(rows.chunks) > FEW_CHUNKS:
         await batch(connection, statements)
         await _copy(connection, "copy_chunks", generation_id, rows.chunks)
         await _copy(connection, "copy_vectors", generation_id, rows.vectors)
+        if disabling:
+            await batch(connection, disabling)
         return
     for name, held in (("insert_chunk", rows.chunks), ("insert_vector", rows.vectors)):
         statements += [_inserted(name, generation_id, row) for row in held]
-    await batch(connection, statements)
+    await batch(connection, [*statements, *disabling])
 
 
 def _once(name: str, values: Mapping[str, object]) -> Statement:

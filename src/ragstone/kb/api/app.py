@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb import turns
+from ragstone.kb import orphans, turns
 from ragstone.kb.api import (
     asking,
     audit,
@@ -62,6 +62,7 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
+                tasks.start_soon(orphans.sweeping, parts)
                 async with beside(), turns.looking_after(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()

@@ -82,3 +82,10 @@ LIMIT %(limit)s OFFSET %(offset)s
 SELECT count(*) FROM messages m JOIN sessions s USING (session_id)
 WHERE (%(every)s OR s.key_id = %(key_id)s) AND m.feedback IS NOT NULL
   AND (%(rating)s::smallint IS NULL OR m.feedback = %(rating)s)
+
+-- name: bases_seen
+-- `bases`: those that the caller may see; null for every one.
+SELECT b.base_id, b.name, coalesce(d.settings, '{}') AS settings
+FROM bases b LEFT JOIN base_details d USING (base_id)
+WHERE %(bases)s::text[] IS NULL OR b.base_id = ANY (%(bases)s)
+ORDER BY b.name

@@ -1,6 +1,6 @@
 -- name: hit_columns
 c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page,
-c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.base_id, d.uri, d.title
+c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title
 
 -- name: fetch
 SELECT {columns}

@@ -46,6 +46,9 @@ false
 -- name: with_chunks
 JOIN chunks c USING (chunk_id)
 
+-- name: with_each_chunk
+CROSS JOIN LATERAL (SELECT FROM chunks c WHERE c.chunk_id = v.chunk_id AND {scope} OFFSET 0) AS passed
+
 -- name: other_model
 -- A base in the scope whose vectors are of another model. The inner query stays one, for each such
 -- base: as a join it would read all documents.
@@ -79,6 +82,34 @@ SELECT v.chunk_id FROM vectors v WHERE v.model_id = {model_id} AND {scope} LIMIT
 -- A filter reads the chunks; their vectors need not be looked up to be counted.
 SELECT c.chunk_id FROM chunks c WHERE {scope} LIMIT %(limit)s
 
+-- name: distances_inside
+SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
+FROM vectors v WHERE v.model_id = {model_id} AND {scope} LIMIT %(limit)s
+
+-- name: scanned_vectors
+SELECT chunk_id, distance FROM inside WHERE (SELECT n FROM size) < %(limit)s
+
+-- name: scanned_chunks
+SELECT chunk_id FROM inside WHERE (SELECT n FROM size) < %(limit)s
+
+-- name: rest_of_vectors
+SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
+FROM vectors v
+WHERE v.model_id = {model_id} AND {scope}
+  AND (SELECT n FROM size) >= %(limit)s AND (SELECT count(*) FROM walked) < %(top_k)s
+
+-- name: rest_of_chunks
+SELECT c.chunk_id FROM chunks c
+WHERE {scope} AND (SELECT n FROM size) >= %(limit)s AND (SELECT count(*) FROM walked) < %(top_k)s
+
+-- name: distances_of_chunks
+-- Ids in an array, and no other condition beside them, leave the planner one way: the key of `vectors`
+-- in the order of its pages. For a join it would need to know how many there are, and without
+-- statistics it compares all with all.
+SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
+FROM (SELECT chunk_id, model_id, embedding FROM vectors WHERE chunk_id = ANY (ARRAY({chunks})) OFFSET 0) AS v
+WHERE v.model_id = {model_id}
+
 -- name: count_inside
 SELECT count(*) FROM ({inside}) AS inside
 
@@ -86,14 +117,13 @@ SELECT count(*) FROM ({inside}) AS inside
 -- Three ways in one statement, of which the conditions on counts let one run (two where a walk
 -- finds too few): a scan of a scope of fewer than %(limit)s rows, a walk through the index, a scan
 -- of everything when the walk gave up (a filter that few rows near the question pass, zero vectors).
+-- None depends on what the planner believes: it has no statistics right after many writes.
 WITH inside AS MATERIALIZED (
     {inside}
 ), size AS MATERIALIZED (
     SELECT count(*) AS n FROM inside
 ), scanned AS MATERIALIZED (
-    SELECT i.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
-    FROM inside i JOIN vectors v ON v.chunk_id = i.chunk_id AND v.model_id = {model_id}
-    WHERE (SELECT n FROM size) < %(limit)s
+    {scanned}
 ), walked AS MATERIALIZED (
     SELECT v.chunk_id, v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension}) AS distance
     FROM vectors v {join}
@@ -101,10 +131,7 @@ WITH inside AS MATERIALIZED (
     ORDER BY v.embedding::halfvec({dimension}) <=> %(vector)s::halfvec({dimension})
     LIMIT %(top_k)s
 ), rest AS MATERIALIZED (
-    SELECT v.chunk_id, v.embedding <=> %(vector)s::halfvec AS distance
-    FROM vectors v {join}
-    WHERE v.model_id = {model_id} AND {scope}
-      AND (SELECT n FROM size) >= %(limit)s AND (SELECT count(*) FROM walked) < %(top_k)s
+    {rest}
 ), nearest AS (
     -- The distance to a zero vector is NaN, which sorts behind every number.
     SELECT chunk_id, distance

@@ -13,9 +13,10 @@ Each test needs a store that is empty. The tests run under the pytest plugin of 
 from __future__ import annotations
 
 from ragstone.testing.store_contract.concurrency import ConcurrencyContract
+from ragstone.testing.store_contract.enabling import EnablingContract
 from ragstone.testing.store_contract.search import SearchContract
 from ragstone.testing.store_contract.writing import WritingContract
 
 
-class StoreContract(WritingContract, SearchContract, ConcurrencyContract):
-    """All of it: replacing and deleting, searching, and both at once."""
+class StoreContract(WritingContract, SearchContract, EnablingContract, ConcurrencyContract):
+    """All of it: replacing and deleting, searching, disabling, and all at once."""

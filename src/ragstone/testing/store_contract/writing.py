@@ -243,6 +243,20 @@ class WritingContract:
         assert await store.count(EVERYTHING) == 1
         assert (await store.delete([])).document_ids == ()
 
+    async def test_many_documents_are_deleted_in_one_call(self, store: Store) -> None:
+        """D7"""
+        documents = [await put(store, f"u:{n}", "alpha", "beta") for n in range(230)]
+        kept = await put(store, "u:kept", "alpha")
+        report = await store.delete([document.document_id for document in documents])
+        assert report.document_ids == tuple(sorted(document.document_id for document in documents))
+        assert dict(report.rows) == {
+            "documents": 230,
+            "generation_documents": 230,
+            "chunks": 460,
+            "vectors": 460,
+        }
+        assert await store.revisions("one") == {"u:kept": kept.revision}
+
     async def test_known_vectors_come_back_by_hash_and_model(self, store: Store) -> None:
         _, chunks = passages("u:1", "alpha", "beta")
         await put(store, "u:1", "alpha", "beta", rows=[X, (0.6, 0.8, 0.0)])
