@@ -72,6 +72,10 @@ class Ledger:
             self.faults.append(text)
 
 
+class Idle(Exception):
+    """There is nothing yet to do that with."""
+
+
 class Person(threading.Thread):
     """Does one thing after the other until told to stop."""
 
@@ -80,14 +84,16 @@ class Person(threading.Thread):
         self._deployed, self._base, self._ledger, self._stopped = deployed, base_id, ledger, stop
         self._random = random.Random(seed)
         self._sessions: list[str] = []
-        self._actions: list[tuple[Callable[[Api], None], int]] = [
-            (self.upload, 4),
-            (self.delete, 2),
+        self._actions: list[tuple[Callable[[Api], None], float]] = [
+            (self.upload, 5),
+            (self.delete, 5),
+            (self.edit, 1),
             (self.search, 4),
             (self.ask, 2),
             (self.talk, 4),
             (self.leave, 2),
             (self.look, 2),
+            (self.reindex, 0.1),
         ]
 
     def run(self) -> None:
@@ -100,6 +106,8 @@ class Person(threading.Thread):
                 try:
                     action(api)
                     self._ledger.count(name)
+                except Idle:
+                    continue
                 except httpx2.TransportError:
                     self._ledger.count(f"{name}: connection lost")
                     self._stopped.wait(0.5)
@@ -111,17 +119,22 @@ class Person(threading.Thread):
                 self._stopped.wait(self._random.uniform(0.0, 0.3))
 
     def upload(self, api: Api) -> None:
-        word = f"w{secrets.token_hex(6)}"
-        words = " ".join(self._random.choices(WORDS, k=self._random.randint(20, 400)))
-        content = f"# {word}\n\nThe word of this page is {word}. {words}.\n".encode()
-        (made,) = api.upload(self._base, (f"{word}.md", content))
+        """One to four files at once."""
+        words = [f"w{secrets.token_hex(6)}" for _ in range(self._random.randint(1, 4))]
+        made = api.upload(self._base, *((f"{word}.md", self._page(word)) for word in words))
         with self._ledger.lock:
-            self._ledger.kept[made["document_id"]] = word
+            self._ledger.kept |= {
+                item["document"]["document_id"]: word for item, word in zip(made, words, strict=True)
+            }
+
+    def _page(self, word: str) -> bytes:
+        text = " ".join(self._random.choices(WORDS, k=self._random.randint(20, 1_000)))
+        return f"# {word}\n\nThe word of this page is {word}. {text}.\n".encode()
 
     def delete(self, api: Api) -> None:
         with self._ledger.lock:
             if len(self._ledger.kept) < 10:
-                return
+                raise Idle
             chosen = self._random.choice(list(self._ledger.kept))
             del self._ledger.kept[chosen]
             self._ledger.unsure.add(chosen)
@@ -149,7 +162,7 @@ class Person(threading.Thread):
     def leave(self, api: Api) -> None:
         """Go away after a few words."""
         if not self._sessions:
-            return
+            raise Idle
         path = f"/api/sessions/{self._random.choice(self._sessions)}/messages/stream"
         left = self._random.randint(1, 8)
         with api.stream(path, {"question": self._question()}) as events:
@@ -161,6 +174,20 @@ class Person(threading.Thread):
         api.call("GET", f"/api/bases/{self._base}/documents", params={"limit": 20})
         if self._sessions:
             api.messages(self._random.choice(self._sessions))
+
+    def edit(self, api: Api) -> None:
+        with self._ledger.lock:
+            if not self._ledger.kept:
+                raise Idle
+            chosen = self._random.choice(list(self._ledger.kept))
+        try:
+            api.call("PATCH", f"/api/documents/{chosen}", {"category": self._random.choice(WORDS)})
+        except Unexpected as answer:
+            if answer.status != 404:  # somebody has deleted it meanwhile
+                raise
+
+    def reindex(self, api: Api) -> None:
+        api.call("POST", f"/api/bases/{self._base}/reindex", status=202)
 
     def _question(self) -> str:
         return f"Where is the {' and the '.join(self._random.choices(WORDS, k=2))}?"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import anyio
 import pytest
-from working import application, rows, states, upload
 
-from ragstone.errors import BaseNotFound, Conflict, NotFound, NoText, ProviderUnavailable
+from ragstone.errors import BaseNotFound, Conflict, NoText, NotFound, ProviderUnavailable
 from ragstone.kb import bases, jobs
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.jobs import MAX_ATTEMPTS, Job
 from ragstone.postgres.pool import Database
 from ragstone.testing.databases import temporary_database
+from working import application, rows, states, upload
 
 pytestmark = pytest.mark.anyio
 
@@ -60,10 +60,13 @@ async def file(app: App) -> tuple[object, ...]:
 async def test_w10_a_job_is_queued_with_the_transaction_that_needs_it_or_not_at_all(
     app: App, database: Database, base_id: str
 ) -> None:
-    with pytest.raises(ZeroDivisionError):
+    async def half_done() -> None:
         async with database.transaction() as connection:
             await jobs.enqueue(connection, kind="reindex", base_id=base_id)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await half_done()
     assert await rows(app, "SELECT 1 FROM jobs") == []
 
 

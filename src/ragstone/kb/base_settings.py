@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import anyio.to_thread
+
 from ragstone.errors import InputError, InvalidSetting
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.settings import Settings, changed
@@ -39,4 +41,5 @@ async def settings_of(database: Database, base_id: str, settings: Settings) -> S
     async with database.connection() as connection:
         row = await (await connection.execute(QUERIES["own_settings"], {"base_id": base_id})).fetchone()
     own = cast("dict[str, Any]", row[0]) if row is not None else {}
-    return with_own(settings, own) if own else settings
+    # Checking them is work for a thread: some milliseconds.
+    return await anyio.to_thread.run_sync(with_own, settings, own) if own else settings

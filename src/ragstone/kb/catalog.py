@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+import anyio.to_thread
 from psycopg.errors import UniqueViolation
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -171,7 +172,7 @@ async def _write(connection: Connection, settings: Settings, base_id: str, chang
         raise BaseNotFound("access.base", base_id=base_id)
     own = {**row[0], **(changes.settings or {})}
     own = {name: value for name, value in own.items() if value is not None}
-    with_own(settings, own)
+    await anyio.to_thread.run_sync(with_own, settings, own)
     values = {
         "base_id": base_id,
         "description": description,

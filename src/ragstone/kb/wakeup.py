@@ -99,13 +99,9 @@ class NotifyWakeup:
         return self._connection
 
     async def _leave(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with anyio.CancelScope(shield=True):
-                # It must not go back to the pool and gather what it listens for.
-                await connection.close()
-                with suppress(StoreError):
-                    await self._listening.aclose()
+        self._connection = None
+        with anyio.CancelScope(shield=True), suppress(StoreError):
+            await self._listening.aclose()
 
     async def aclose(self) -> None:
         await self._leave()
@@ -118,8 +114,9 @@ class StreamWakeup:
     does nothing: work goes on at the pace of those who look.
     """
 
-    def __init__(self, client: Redis, address: str) -> None:
+    def __init__(self, client: Redis, address: str, *, claim_after: float = CLAIM_AFTER_S) -> None:
         self._client = cast(Any, client)
+        self._claim_after = claim_after
         self._address = address
         self._consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._joined = False
@@ -127,7 +124,7 @@ class StreamWakeup:
         self._quiet_until = 0.0
 
     @classmethod
-    async def open(cls, url: str) -> StreamWakeup:
+    async def open(cls, url: str, *, claim_after: float = CLAIM_AFTER_S) -> StreamWakeup:
         """The stream at `redis://` or `rediss://[user:password@]host:port/number`.
 
         Raises:
@@ -138,7 +135,7 @@ class StreamWakeup:
         if parts.scheme not in ("redis", "rediss") or not parts.hostname:
             raise InvalidSetting("jobs.redis_url", example="redis://localhost:6379/0")
         client = await anyio.to_thread.run_sync(_client, url)
-        return cls(client, f"{parts.hostname}:{parts.port or 6379}")
+        return cls(client, f"{parts.hostname}:{parts.port or 6379}", claim_after=claim_after)
 
     async def notify(self, job_ids: Sequence[int] = ()) -> None:
         if anyio.current_time() < self._quiet_until:
@@ -209,7 +206,7 @@ class StreamWakeup:
     async def _claim(self) -> list[Any]:
         """A message whose reader died before it acknowledged it."""
         claimed = await self._client.xautoclaim(
-            STREAM, GROUP, self._consumer, int(1_000 * CLAIM_AFTER_S), count=1, justid=True
+            STREAM, GROUP, self._consumer, int(1_000 * self._claim_after), count=1, justid=True
         )
         return list(claimed)
 

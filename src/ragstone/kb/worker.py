@@ -221,6 +221,8 @@ class Worker:
     async def _reindex(self, attempt: _Attempt, settings: Settings) -> None:
         attempt.at("build")
         rebuild = await self._parts.rebuild(attempt.on_event, settings=settings)
+        if await rebuild.store.generations.active(attempt.job.base_id) is None:
+            return  # without documents; the first will be made as the settings now say
         await replace(rebuild, store=rebuild.store.guarded(attempt.guard)).run(attempt.job.base_id)
 
 

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb import turns
+from ragstone.kb import orphans, turns
 from ragstone.kb.api import (
     asking,
     audit,
@@ -35,8 +35,6 @@ from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
-
-log = logging.getLogger("ragstone.api")
 
 ROUTERS = (
     health.router,
@@ -65,6 +63,7 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
+                tasks.start_soon(orphans.sweeping, parts)
                 async with beside(), turns.looking_after(await parts.database()):
                     yield
                 tasks.cancel_scope.cancel()

@@ -33,7 +33,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
         ),
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
+                # As OpenAPI 3.2 describes one event; 3.1 has no word for it.
+                "itemSchema": {
+                    "type": "object",
+                    "required": ["event", "data", "id"],
+                    "properties": {
+                        "event": {"enum": ["stage", "sources", "delta", "done", "error"]},
+                        "data": {"type": "string", "contentMediaType": "application/json"},
+                        "id": {"type": "string"},
+                    },
+                },
                 "example": 'event: delta\ndata: {"text":"At 22:15 [1]."}\nid: 7\n\n',
             }
         },

@@ -162,10 +162,7 @@ async def change_base(base_id: BaseId, body: BaseChange, parts: Parts, who: Who)
 @router.delete("/bases/{base_id}")
 async def delete_base(base_id: BaseId, parts: Parts, who: Who) -> Deleted:
     """Delete a base with everything in it."""
-    report = await removal.remove_base(
-        await parts.database(), await parts.store(), await parts.blobs(), who, base_id
-    )
-    return deleted(report)
+    return deleted(await removal.remove_base(parts, who, base_id))
 
 
 @router.get("/bases/{base_id}/stats")
@@ -183,7 +180,8 @@ async def all_statistics(parts: Parts, who: Who, days: Since = None) -> Statisti
 
 
 def deleted(report: DeletionReport) -> Deleted:
-    return Deleted(document_ids=list(report.document_ids), rows=dict(report.rows))
+    rows = {**dict.fromkeys(removal.TABLES, 0), **report.rows}
+    return Deleted(document_ids=list(report.document_ids), rows=rows)
 
 
 def _view(details: BaseDetails) -> BaseView:

@@ -91,7 +91,9 @@ class DocumentChange(RequestBody):
 
 
 class DocumentIds(RequestBody):
-    document_ids: list[Annotated[str, Field(max_length=200)]] = Field(min_length=1, max_length=1_000)
+    document_ids: list[Annotated[str, Field(max_length=200)]] = Field(
+        min_length=1, max_length=1_000, examples=[["e22e2049d3153122fbbdb1a5"]]
+    )
 
 
 class QueuedDocuments(BaseModel):
@@ -192,10 +194,7 @@ async def delete_documents(base_id: BaseId, body: DocumentIds, parts: Parts, who
     """Delete several documents; ids that are not there are passed over."""
     database = await parts.database()
     await catalog.check(database, who, base_id)
-    report = await removal.remove(
-        database, await parts.store(), await parts.blobs(), who, base_id, body.document_ids
-    )
-    return deleted(report)
+    return deleted(await removal.remove(parts, who, body.document_ids, base_id=base_id))
 
 
 @router.get("/documents/{document_id}")
@@ -232,12 +231,8 @@ async def retry_document(document_id: DocumentId, request: Request, parts: Parts
 async def delete_document(document_id: DocumentId, parts: Parts, who: Who) -> Deleted:
     """Delete a document with all that belongs to it, also while it is being read."""
     who.require("editor")
-    database = await parts.database()
-    info = await files.one(database, who, document_id)
-    report = await removal.remove(
-        database, await parts.store(), await parts.blobs(), who, info.base_id, [document_id]
-    )
-    return deleted(report)
+    await files.one(await parts.database(), who, document_id)
+    return deleted(await removal.remove(parts, who, [document_id]))
 
 
 @router.get("/documents/{document_id}/text")

@@ -114,9 +114,13 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, request: Request, produce: Callable[[EmitEvent], Awaitable[None]]) -> None:
+    def __init__(
+        self, request: Request, produce: Callable[[EmitEvent], Awaitable[None]], *, status_code: int = 200
+    ) -> None:
         # Nothing is read from the content: `__call__` sends by itself.
-        super().__init__((), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        super().__init__(
+            (), status_code=status_code, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        )
         self._request = request
         self._produce = produce
         self._count = 0

@@ -53,8 +53,8 @@ _UPLOAD: dict[str, Any] = {
     }
 }
 _DOWNLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "The file as it was uploaded."},
-    206: {"content": {"application/octet-stream": {}}, "description": "The bytes of the range."},
+    200: {"content": {"*/*": {}}, "description": "The file as it was uploaded."},
+    206: {"content": {"*/*": {}}, "description": "The bytes of the range."},
     304: {"description": "It is what the client has."},
     416: {"description": "The file has no such bytes."},
 }
@@ -102,8 +102,8 @@ async def upload_documents(base_id: BaseId, request: Request, parts: Parts, who:
             if not isinstance(item, Incoming):
                 _note(fields, item.name, item.value, late=bool(items))
                 continue
-            target = _target(base_id, fields, first=not items)
             try:
+                target = _target(base_id, fields, first=not items)
                 items.append(await _store(parts, who, item, target, request))
             except (ContentError, InputError) as error:
                 refused.append(error)
@@ -149,15 +149,13 @@ async def download(
     }
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers=headers)
-    start, end = 0, info.size
-    if wanted is not None and if_range in (None, tag):
-        try:
-            start, end = byte_range(wanted, info.size)
-        except ValueError:
-            return Response(status_code=416, headers=headers | {"Content-Range": f"bytes */{info.size}"})
-    status = 200
-    if (start, end) != (0, info.size) or (wanted is not None and wanted.startswith("bytes=0-")):
-        status, headers["Content-Range"] = 206, f"bytes {start}-{end - 1}/{info.size}"
+    try:
+        part = byte_range(wanted, info.size) if wanted is not None and if_range in (None, tag) else None
+    except ValueError:
+        return Response(status_code=416, headers=headers | {"Content-Range": f"bytes */{info.size}"})
+    start, end = part or (0, info.size)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{info.size}"
     headers["Content-Length"] = str(end - start)
     pieces = (await parts.blobs()).read(info.blob_hash, start, end)
     # Before the answer begins: that the blob is gone must not end as half a file.
@@ -166,7 +164,7 @@ async def download(
         await files.count_access(database, document_id)
     return StreamingResponse(
         _joined(first, pieces),
-        status_code=status,
+        status_code=200 if part is None else 206,
         headers=headers,
         media_type=info.media_type or "application/octet-stream",
     )
@@ -179,8 +177,8 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
             yield piece
 
 
-def byte_range(header: str, size: int) -> tuple[int, int]:
-    """The bytes of a Range header, half open; all of them for what is no single range.
+def byte_range(header: str, size: int) -> tuple[int, int] | None:
+    """The bytes of a Range header, half open; None for what is no single range, which is ignored.
 
     Raises:
         ValueError: the file has no such bytes.
@@ -189,13 +187,13 @@ def byte_range(header: str, size: int) -> tuple[int, int]:
     first, dash, last = spec.partition("-")
     plain = all(part.isascii() and part.isdigit() and len(part) < 20 for part in (first, last) if part)
     if unit != "bytes" or not dash or not plain or not (first or last):
-        return 0, size
-    if not first:
-        start, end = max(0, size - int(last)), size
-    else:
-        start, end = int(first), min(int(last) + 1, size) if last else size
+        return None
     if first and last and int(last) < int(first):
-        return 0, size
+        return None
+    if first:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+    else:
+        start, end = max(0, size - int(last)), size
     if start >= size or start >= end:
         raise ValueError(header)
     return start, end

@@ -154,22 +154,24 @@ FROM documents WHERE document_id = %(document_id)s
 
 -- name: lock_files
 SELECT blob_hash FROM files
-WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 ORDER BY document_id
 FOR UPDATE
 
--- name: documents_of_base
-SELECT document_id FROM files WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+-- name: documents_to_delete
+SELECT document_id, base_id FROM files
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 UNION
-SELECT document_id FROM documents WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+SELECT document_id, base_id FROM documents
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 ORDER BY document_id
 
 -- name: members_of
 -- A container that failed half way has members and no document of its own.
 SELECT m.document_id
-FROM (SELECT uri FROM files WHERE document_id = ANY (%(document_ids)s)
-      UNION SELECT uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
-JOIN documents m ON m.base_id = %(base_id)s AND starts_with(m.uri, c.uri || '!/')
+FROM (SELECT base_id, uri FROM files WHERE document_id = ANY (%(document_ids)s)
+      UNION SELECT base_id, uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
+JOIN documents m ON m.base_id = c.base_id AND starts_with(m.uri, c.uri || '!/')
 WHERE m.document_id <> ALL (%(document_ids)s)
 ORDER BY m.document_id
 

@@ -107,9 +107,10 @@ WHERE (%(job_id)s::bigint IS NULL OR j.job_id = %(job_id)s)
 ORDER BY j.job_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
--- name: dead_jobs
+-- name: replayable_jobs
 SELECT job_id, kind, base_id, document_id FROM jobs
-WHERE state = 'dead'
+WHERE (%(job_id)s::bigint IS NULL AND state = 'dead'
+       OR job_id = %(job_id)s AND state IN ('dead', 'cancelled'))
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
 ORDER BY document_id, job_id
