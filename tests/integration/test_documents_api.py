@@ -241,3 +241,19 @@ def test_addresses_are_read_in_the_background_and_private_ones_are_refused(api: 
     assert (done["outcome"], done["document"]["sha256"]) == ("created", None)
     failed = api.settled(base_id)["a.html"]
     assert (failed["status"], failed["error"]["code"]) == ("failed", "load.private")
+
+
+def test_a_passage_is_hidden_from_searches_and_shown_again(
+    api: Api, client: httpx2.Client, base_id: str
+) -> None:
+    api.upload(base_id, ("a.txt", b"The zinnias are red."))
+    document_id = api.settled(base_id)["a.txt"]["document_id"]
+    url = f"/api/documents/{document_id}/chunks"
+    (chunk,) = api.call("GET", url)["items"]
+    assert chunk["enabled"]
+    api.call("PATCH", f"{url}/{chunk['chunk_id']}", {"enabled": False}, status=204)
+    assert not api.call("GET", url)["items"][0]["enabled"]
+    assert api.search("zinnias", [base_id]) == []
+    api.call("PATCH", f"{url}/{chunk['chunk_id']}", {"enabled": True}, status=204)
+    assert len(api.search("zinnias", [base_id])) == 1
+    refused(client.patch(f"{url}/unknown", json={"enabled": True}), 404, "file.no_chunk")

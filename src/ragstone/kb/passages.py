@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import dict_row
 
-from ragstone.kb import files
+from ragstone.errors import NotFound
+from ragstone.kb import audit, files
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.metadata import MetadataValue
@@ -16,12 +17,16 @@ from ragstone.postgres.pool import Database
 from ragstone.store.encoding import read_metadata
 from ragstone.types import Box
 
+if TYPE_CHECKING:
+    from ragstone.kb.bootstrap import App
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A chunk: characters `start` to `end` of the document's text, and what was indexed in front of it.
 
-    `boxes` are the blocks of the page that it touches, where the format knows them.
+    `boxes` are the blocks of the page that it touches, where the format knows them. One that is
+    not `enabled` is never found.
     """
 
     chunk_id: str
@@ -34,6 +39,7 @@ class Passage:
     headings: tuple[str, ...]
     metadata: Mapping[str, MetadataValue]
     boxes: tuple[Box, ...]
+    enabled: bool
 
 
 async def listing(
@@ -54,6 +60,30 @@ async def listing(
         found = await (await cursor.execute(QUERIES["boxes_between"], values)).fetchall()
     boxes = [_box(item["box"]) for item in found]
     return [_passage(row, boxes) for row in rows], info.chunks
+
+
+async def enable(parts: App, caller: Caller, document_id: str, chunk_id: str, enabled: bool) -> None:
+    """Let a chunk be found, or not any more.
+
+    Raises:
+        Forbidden, NotFound: not for this caller, or the document has no such chunk now.
+    """
+    caller.require("editor")
+    database = await parts.database()
+    info = await files.one(database, caller, document_id)
+    store = await parts.store()
+    hits = await store.fetch([chunk_id])
+    if not hits or hits[0].chunk.document_id != document_id:
+        raise NotFound("file.no_chunk", chunk_id=chunk_id, document_id=document_id)
+    await store.set_enabled([chunk_id], enabled)
+    await audit.record(
+        database,
+        caller,
+        "chunk.update",
+        base_id=info.base_id,
+        subject=chunk_id,
+        detail={"enabled": enabled},
+    )
 
 
 def _passage(row: dict[str, Any], boxes: list[Box]) -> Passage:

@@ -143,6 +143,11 @@ class ChunkView(Span):
     headings: list[str]
     metadata: MetadataView
     boxes: list[BoxView]
+    enabled: bool = Field(description="Whether it is found.")
+
+
+class ChunkChange(RequestBody):
+    enabled: bool = Field(examples=[False])
 
 
 @router.get("/bases/{base_id}/documents")
@@ -258,6 +263,18 @@ async def list_chunks(
     )
     items = [ChunkView.model_validate(item, from_attributes=True) for item in found]
     return Page(items=items, total=total, limit=limit, offset=offset)
+
+
+@router.patch("/documents/{document_id}/chunks/{chunk_id}", status_code=204)
+async def change_chunk(
+    document_id: DocumentId,
+    chunk_id: Annotated[str, Path(max_length=200)],
+    body: ChunkChange,
+    parts: Parts,
+    who: Who,
+) -> None:
+    """Let a passage be found, or not any more."""
+    await passages.enable(parts, who, document_id, chunk_id, body.enabled)
 
 
 def view(info: FileInfo, language: Language) -> DocumentView:

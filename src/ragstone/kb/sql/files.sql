@@ -199,7 +199,7 @@ SELECT 1 FROM bases WHERE base_id = %(base_id)s
 
 -- name: list_passages
 SELECT c.chunk_id, c.index, c.start_at AS start, c.end_at AS end, c.text, c.context, c.page, c.headings,
-       c.metadata
+       c.metadata, c.enabled
 FROM chunks c JOIN generations g USING (generation_id)
 WHERE c.document_id = %(document_id)s AND g.state = 'active'
 ORDER BY c.index
