@@ -61,8 +61,8 @@ async def test_a86_w11_five_hundred_jobs_and_two_workers_every_one_done_and_none
         assert await rows(app, "SELECT status, count(*) FROM files GROUP BY 1") == [("ready", MANY)]
         assert await rows(app, "SELECT count(*) FROM documents") == [(MANY,)]
     said = [log.read_text() for log in logs]
-    assert sum(text.count("ended") for text in said) == MANY
-    assert all("ended" in text for text in said)
+    assert sum(text.count("job done") for text in said) == MANY
+    assert all("job done" in text for text in said)
 
 
 async def put(app: App, base_id: str, numbers: range) -> None:

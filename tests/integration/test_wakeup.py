@@ -145,7 +145,7 @@ async def test_a86_redis_goes_down_and_work_goes_on_and_comes_back_and_is_used_a
             with pytest.raises(StoreUnavailable):
                 await (await app.wakeup()).check()
             assert len(await rows(app, "SELECT 1 FROM files WHERE status = 'ready'")) == 4
-    said = [record.getMessage() for record in caplog.records if "cannot be reached" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "out of reach" in record.getMessage()]
     assert len(said) == 1
 
 

@@ -54,9 +54,7 @@ async def found(app: App, words: str) -> list[str]:
 
 
 async def remove(app: App, base_id: str, document_id: str) -> DeletionReport:
-    return await removal.remove(
-        await app.database(), await app.store(), await app.blobs(), OWNER, base_id, [document_id]
-    )
+    return await removal.remove(app, OWNER, [document_id], base_id=base_id)
 
 
 async def left(app: App) -> dict[str, int]:

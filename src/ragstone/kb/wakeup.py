@@ -73,7 +73,7 @@ class NotifyWakeup:
             async with self._database.connection() as connection:
                 await connection.execute(QUERIES["notify"])
         except StoreError as error:
-            _LOGGER.warning("no worker could be woken: %s", error)
+            _LOGGER.warning("no worker woken", extra={"code": error.code})
 
     async def wait(self, seconds: float) -> bool:
         until = anyio.current_time() + seconds
@@ -167,7 +167,7 @@ class StreamWakeup:
             return False
         if self._down:
             self._down = False
-            _LOGGER.info("the Redis at %s wakes workers again", self._address)
+            _LOGGER.info("Redis wakes workers again", extra={"address": self._address})
         return bool(found)
 
     async def check(self) -> None:
@@ -213,11 +213,8 @@ class StreamWakeup:
     def _failed(self, error: BaseException) -> None:
         if not self._down:
             self._down = True
-            _LOGGER.warning(
-                "the Redis at %s cannot be reached (%s); jobs are found without it, a few seconds later",
-                self._address,
-                type(error).__name__,
-            )
+            facts = {"address": self._address, "error": type(error).__name__}
+            _LOGGER.warning("Redis out of reach; jobs are found without it, seconds later", extra=facts)
 
 
 def _failures() -> tuple[type[Exception], ...]:
