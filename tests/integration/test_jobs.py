@@ -168,6 +168,7 @@ async def test_w11_c9_what_a_dead_worker_held_is_free_again_and_its_late_words_c
     assert await jobs.sweep(database) == 0
     await rows(app, "UPDATE jobs SET lease_until = now() - interval '1 second'")
     assert await jobs.start(database, alive)
+    assert await jobs.sweep(database, at_work=[alive.worker_id]) == 0
     assert await jobs.sweep(database) == 1
     assert (await file(app))[0] == "pending"
     now = await taken(database)

@@ -149,11 +149,11 @@ async def test_w11_a_worker_that_lost_its_lease_writes_nothing_and_another_does_
 ) -> None:
     document_id = await upload(app, base_id, ORCHIDS)
     late = Gate()
-    async with working(app, read=late), application(conninfo, tmp_path) as other:
+    async with working(app, concurrency=1, read=late), application(conninfo, tmp_path) as other:
         await late.wait()
         await rows(app, "UPDATE jobs SET lease_until = now() - interval '1 second'")
         now = Gate()
-        async with working(other, read=now):
+        async with working(other, concurrency=1, read=now):
             await now.wait()
             late.open.set()
             # The late one is done with this job when it is ready for the next.
@@ -165,6 +165,34 @@ async def test_w11_a_worker_that_lost_its_lease_writes_nothing_and_another_does_
             await settled(other)
     assert await found(app, "shade") == [document_id]
     assert [job.attempts for job in (*late.jobs[:1], *now.jobs[:1])] == [1, 2]
+
+
+async def test_w11_a_worker_that_was_too_busy_to_renew_its_lease_keeps_its_job(
+    conninfo: str, tmp_path: Path
+) -> None:
+    """A file of 50 MB can hold the interpreter for longer than a lease; then its own sweep comes first."""
+    gate = Gate()
+    # Swept every 5 seconds, renewed every 6.
+    async with application(conninfo, tmp_path, lease_seconds=18.0) as app:
+
+        async def reported() -> bool:
+            return await rows(app, "SELECT 1 FROM jobs WHERE stage = 'load'") != []
+
+        async def renewed() -> bool:
+            return await rows(app, "SELECT 1 FROM jobs WHERE lease_until > now()") != []
+
+        base_id = await bases.ensure(await app.database(), "papers")
+        await upload(app, base_id, ORCHIDS)
+        async with working(app, read=gate):
+            with anyio.fail_after(30):
+                await gate.reached.wait()
+            await until(reported)
+            await rows(app, "UPDATE jobs SET lease_until = now() - interval '1 second'")
+            await until(renewed)
+            gate.open.set()
+            await settled(app)
+        assert [job.attempts for job in gate.jobs] == [1]
+        assert await ready(app, "orchids.txt")
 
 
 async def ready(app: App, name: str) -> bool:

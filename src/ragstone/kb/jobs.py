@@ -10,7 +10,7 @@ Locks are always taken in this order: file, job, rows of the library.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
@@ -182,16 +182,17 @@ async def give_back(database: Database, job: Job) -> bool:
     return await _end(database, job, "queued", uncounted=-1)
 
 
-async def sweep(database: Database) -> int:
+async def sweep(database: Database, *, at_work: Collection[str] = ()) -> int:
     """Free what workers held that have not been heard of; how many jobs.
 
+    `at_work` are the `Job.worker_id` of the one that asks: it lives, however late it renews them.
     One that was lost MAX_ATTEMPTS times is dead: it may be what kills them.
     """
     async with (
         database.connection() as connection,
         connection.cursor(row_factory=class_row(Job)) as cursor,
     ):
-        expired = await (await cursor.execute(QUERIES["expired_jobs"])).fetchall()
+        expired = await (await cursor.execute(QUERIES["expired_jobs"], {"at_work": list(at_work)})).fetchall()
     count = 0
     for job in expired:
         lost = Conflict("jobs.lost", attempts=job.attempts)

@@ -62,6 +62,7 @@ class Worker:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._slots = anyio.Semaphore(concurrency)
         self._taking = anyio.CancelScope()
+        self._at_work: set[str] = set()
 
     @classmethod
     def over(cls, parts: App, *, concurrency: int) -> Worker:
@@ -115,7 +116,7 @@ class Worker:
     async def _sweep(self, database: Database, wakeup: Wakeup) -> None:
         while True:
             try:
-                if freed := await jobs.sweep(database):
+                if freed := await jobs.sweep(database, at_work=self._at_work):
                     _LOGGER.warning("jobs of dead workers freed", extra={"jobs": freed})
                     await wakeup.notify()
             except RagstoneError as error:
@@ -126,6 +127,8 @@ class Worker:
 
     async def _work(self, database: Database, job: Job) -> None:
         attempt = _Attempt(job)
+        # A big file may keep the interpreter busy for longer than a lease: that is no dead worker.
+        self._at_work.add(job.worker_id)
         try:
             await self._try(database, attempt)
             if not attempt.lost:
@@ -135,6 +138,7 @@ class Worker:
                 await self._given_back(database, job)
             raise
         finally:
+            self._at_work.discard(job.worker_id)
             self._slots.release()
 
     async def _try(self, database: Database, attempt: _Attempt) -> None:

@@ -78,7 +78,7 @@ WHERE document_id = %(document_id)s
 
 -- name: expired_jobs
 SELECT job_id, kind, base_id, document_id, attempts, worker_id FROM jobs
-WHERE state = 'running' AND lease_until < now()
+WHERE state = 'running' AND lease_until < now() AND worker_id <> ALL (%(at_work)s)
 ORDER BY lease_until LIMIT 100
 
 -- name: lock_expired
