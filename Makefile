@@ -5,12 +5,14 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 TEST_ARGS ?=
+# Test processes side by side; a file of tests stays in one.
+PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Debian 12's pip warns of a package without pyproject.toml unless it is told how to build it.
 export PIP_USE_PEP517 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-lowest check fmt acceptance bench bench-peers clean
+.PHONY: help install demo test test-lowest check fmt acceptance openapi bench bench-peers clean
 
 help: ## show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +23,7 @@ demo: $(VENV)/.kb ## three questions, Chinese and English, answered from sample 
 	@$(BIN)/ragstone demo
 
 test: check ## the checks, then every test, with branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(TEST_ARGS)
 
 test-lowest: ## unit tests with the lowest versions that pyproject.toml allows, on Python 3.11
 	@$(MAKE) --no-print-directory VENV=.venv-lowest PYTHON=$(or $(PYTHON),python3.11) .venv-lowest/.lowest
@@ -39,6 +41,9 @@ fmt: $(VENV)/.dev ## format and mend what can be mended by itself
 
 acceptance: $(BIN)/python ## make docs/acceptance.md from the rows that tests name
 	@$(BIN)/python tests/acceptance_table.py
+
+openapi: $(VENV)/.kb ## make openapi.json from the routes of the HTTP API
+	@$(BIN)/python -m ragstone.kb.api.openapi > openapi.json
 
 bench-peers: $(VENV)/.dev ## install other libraries in a cache folder and measure them beside Ragstone
 	@$(BIN)/python benchmarks/peers.py --install

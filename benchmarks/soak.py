@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +73,10 @@ class Ledger:
             self.faults.append(text)
 
 
+class Idle(Exception):
+    """There is nothing yet to do that with."""
+
+
 class Person(threading.Thread):
     """Does one thing after the other until told to stop."""
 
@@ -80,14 +85,16 @@ class Person(threading.Thread):
         self._deployed, self._base, self._ledger, self._stopped = deployed, base_id, ledger, stop
         self._random = random.Random(seed)
         self._sessions: list[str] = []
-        self._actions: list[tuple[Callable[[Api], None], int]] = [
-            (self.upload, 4),
-            (self.delete, 2),
+        self._actions: list[tuple[Callable[[Api], None], float]] = [
+            (self.upload, 5),
+            (self.delete, 5),
+            (self.edit, 1),
             (self.search, 4),
             (self.ask, 2),
             (self.talk, 4),
             (self.leave, 2),
             (self.look, 2),
+            (self.reindex, 0.1),
         ]
 
     def run(self) -> None:
@@ -100,6 +107,8 @@ class Person(threading.Thread):
                 try:
                     action(api)
                     self._ledger.count(name)
+                except Idle:
+                    continue
                 except httpx2.TransportError:
                     self._ledger.count(f"{name}: connection lost")
                     self._stopped.wait(0.5)
@@ -111,17 +120,22 @@ class Person(threading.Thread):
                 self._stopped.wait(self._random.uniform(0.0, 0.3))
 
     def upload(self, api: Api) -> None:
-        word = f"w{secrets.token_hex(6)}"
-        words = " ".join(self._random.choices(WORDS, k=self._random.randint(20, 400)))
-        content = f"# {word}\n\nThe word of this page is {word}. {words}.\n".encode()
-        (made,) = api.upload(self._base, (f"{word}.md", content))
+        """One to four files at once."""
+        words = [f"w{secrets.token_hex(6)}" for _ in range(self._random.randint(1, 4))]
+        made = api.upload(self._base, *((f"{word}.md", self._page(word)) for word in words))
         with self._ledger.lock:
-            self._ledger.kept[made["document_id"]] = word
+            self._ledger.kept |= {
+                item["document"]["document_id"]: word for item, word in zip(made, words, strict=True)
+            }
+
+    def _page(self, word: str) -> bytes:
+        text = " ".join(self._random.choices(WORDS, k=self._random.randint(20, 1_000)))
+        return f"# {word}\n\nThe word of this page is {word}. {text}.\n".encode()
 
     def delete(self, api: Api) -> None:
         with self._ledger.lock:
             if len(self._ledger.kept) < 10:
-                return
+                raise Idle
             chosen = self._random.choice(list(self._ledger.kept))
             del self._ledger.kept[chosen]
             self._ledger.unsure.add(chosen)
@@ -149,7 +163,7 @@ class Person(threading.Thread):
     def leave(self, api: Api) -> None:
         """Go away after a few words."""
         if not self._sessions:
-            return
+            raise Idle
         path = f"/api/sessions/{self._random.choice(self._sessions)}/messages/stream"
         left = self._random.randint(1, 8)
         with api.stream(path, {"question": self._question()}) as events:
@@ -162,12 +176,31 @@ class Person(threading.Thread):
         if self._sessions:
             api.messages(self._random.choice(self._sessions))
 
+    def edit(self, api: Api) -> None:
+        with self._ledger.lock:
+            if not self._ledger.kept:
+                raise Idle
+            chosen = self._random.choice(list(self._ledger.kept))
+        try:
+            api.call("PATCH", f"/api/documents/{chosen}", {"category": self._random.choice(WORDS)})
+        except Unexpected as answer:
+            if answer.status != 404:  # somebody has deleted it meanwhile
+                raise
+
+    def reindex(self, api: Api) -> None:
+        api.call("POST", f"/api/bases/{self._base}/reindex", status=202)
+
     def _question(self) -> str:
         return f"Where is the {' and the '.join(self._random.choices(WORDS, k=2))}?"
 
 
-def kill_one(deployed: Deployment, name: str) -> None:
+def kill_one(deployed: Deployment, name: str, busy: Person) -> None:
+    """SIGKILL and, after a moment, another start. A worker is killed while there is work for it."""
     assert deployed.postgres is not None
+    if name.startswith("worker"):
+        with deployed.client() as client, suppress(httpx2.TransportError, Unexpected):
+            for _ in range(3):
+                busy.upload(Api(client))
     if name == "PostgreSQL":
         deployed.postgres.kill()
         time.sleep(DOWN_S)
@@ -195,6 +228,7 @@ class Outcome:
     unfinished: list[str]
     undead: list[str]
     messages: Counter[str]
+    again: int
     doctor: str
     clean: bool
     settled_s: float
@@ -217,6 +251,7 @@ def used(deployed: Deployment, base_id: str, options: argparse.Namespace) -> tup
     ledger, stop, killed = Ledger(), threading.Event(), Counter[str]()
     chance = random.Random(options.seed)
     people = [Person(deployed, base_id, ledger, options.seed + n, stop) for n in range(options.people)]
+    busy = Person(deployed, base_id, ledger, options.seed - 1, stop)  # does only what it is told
     for person in people:
         person.start()
     until = time.monotonic() + options.minutes * 60
@@ -232,7 +267,7 @@ def used(deployed: Deployment, base_id: str, options: argparse.Namespace) -> tup
                 print(
                     f"{(options.minutes * 60 - (until - time.monotonic())):5.0f} s: kill {name}", flush=True
                 )
-                kill_one(deployed, name)
+                kill_one(deployed, name, busy)
                 killed[name] += 1
             for name, running in deployed.running.items():
                 if running.poll() is not None:
@@ -274,6 +309,19 @@ def spoken(deployed: Deployment, ledger: Ledger) -> Counter[str]:
         )
 
 
+def begun_again(deployed: Deployment) -> int:
+    """Jobs that were taken up by another attempt."""
+    count, offset = 0, 0
+    with deployed.client() as client:
+        while True:
+            page = {"limit": 200, "offset": offset}
+            jobs = Api(client).call("GET", "/api/jobs", params=page)["items"]
+            if not jobs:
+                return count
+            count += sum(job["attempts"] > 1 for job in jobs)
+            offset += len(jobs)
+
+
 def soak(options: argparse.Namespace) -> Outcome:
     pieces = ["The answer is ", "in the passage [1]. ", *(f"word{n} " for n in range(20)), "End."]
     # Two seconds an answer: a kill meets some in the middle.
@@ -299,6 +347,7 @@ def soak(options: argparse.Namespace) -> Outcome:
         print(f"{len(documents)} documents settled within {settled_s:.0f} s", flush=True)
         lost, unfinished, undead = judged(deployed, base_id, ledger)
         messages, after = spoken(deployed, ledger), resident(deployed)
+        again = begun_again(deployed)
         ended = deployed.command("doctor", "--deep", "--json")
         return Outcome(
             minutes=options.minutes,
@@ -308,6 +357,7 @@ def soak(options: argparse.Namespace) -> Outcome:
             unfinished=unfinished,
             undead=undead,
             messages=messages,
+            again=again,
             doctor=(ended.stdout or ended.stderr).strip(),
             clean=ended.returncode == 0,
             settled_s=settled_s,
@@ -335,6 +385,7 @@ def report(outcome: Outcome, options: argparse.Namespace) -> list[str]:
         f"| documents acknowledged and kept | {len(ledger.kept)} |",
         f"| of these lost or not found | {len(outcome.lost)} |",
         f"| of these not ready at the end | {len(outcome.unfinished)} |",
+        f"| jobs that another attempt took up | {outcome.again} |",
         f"| documents deleted | {len(ledger.deleted)} |",
         f"| of these still there | {len(outcome.undead)} |",
         f"| deletions whose answer was cut off | {len(ledger.unsure)} |",

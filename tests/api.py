@@ -45,7 +45,7 @@ class Api:
         return self.call("POST", "/api/bases", {"name": name, **fields}, status=201)["base_id"]
 
     def upload(self, base_id: str, *files: tuple[str, bytes], **fields: str) -> list[dict[str, Any]]:
-        """The items of the answer, one a file."""
+        """The items of the answer, one a file: `document`, `outcome`, `duplicate`."""
         parts = [("files", (name, content)) for name, content in files]
         path = f"/api/bases/{base_id}/documents"
         return self.call("POST", path, status=202, files=parts, data=fields)["items"]
@@ -104,7 +104,8 @@ class Api:
         return self.streamed(f"/api/sessions/{session_id}/messages/stream", {"question": text})
 
     def messages(self, session_id: str) -> list[dict[str, Any]]:
-        return self.call("GET", f"/api/sessions/{session_id}")["messages"]
+        """The latest of them, oldest first."""
+        return self.call("GET", f"/api/sessions/{session_id}", params={"limit": PAGE})["items"]
 
 
 def text_of(events: Sequence[Event]) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
+from shared_data import SHOWN
+
 
 def pytest_configure() -> None:
     """A run in a shell's background or under nohup ignores signals, and so would the commands it tests."""
@@ -19,6 +21,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have recorded under this name, also those of other processes."""
+    for report in terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", []):
+        for name, text in report.user_properties:
+            if name == SHOWN:
+                terminalreporter.write_line(f"\n{report.nodeid}\n{text}")
 
 
 @pytest.fixture

@@ -102,11 +102,9 @@ class Deployment:
             check=False,
         )
 
-    def new_key(self, role: str, *bases: str, **options: str) -> str:
-        """A key made on the command line, of all bases or of these."""
-        words = [word for base in bases for word in ("--base", base)]
-        words += [word for name, value in options.items() for word in (f"--{name}", value)]
-        ended = self.command("key", "create", f"a {role}", "--role", role, *words, "--json")
+    def admin_key(self) -> str:
+        """A key made on the command line."""
+        ended = self.command("key", "create", "--name", "owner", "--role", "admin", "--json")
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)["key"]
 
@@ -148,7 +146,7 @@ def cluster(folder: Path, *, workers: int = 2, **settings: str) -> Iterator[Depl
             worker_count=workers,
             postgres=postgres,
         )
-        deployed.key = deployed.new_key("admin")
+        deployed.key = deployed.admin_key()
         try:
             deployed.start()
             yield deployed

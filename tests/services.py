@@ -122,6 +122,10 @@ class ExternalPostgres:
     def url_of(self, database: str, *, user: str = "postgres", password: str | None = None) -> str:
         return f"postgresql://{user}:{quote(password or self.password)}@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def start(self) -> None:
         """Also after `kill`: the children of the dead one may need a moment to be gone."""
         self._launch()
@@ -234,8 +238,27 @@ class S3:
     secret_key: str = "not/a+secret="
 
     def url(self, bucket: str) -> str:
-        """A bucket is made at the first write into it."""
+        """The address of a folder in this bucket, which is made when it is not there."""
+        self.write(bucket)
         return f"s3://{bucket}/originals"
+
+    def write(self, bucket: str) -> None:
+        """A first object; it makes the bucket. Raises what obstore raises."""
+        import obstore
+        from obstore.store import from_url
+
+        store = from_url(
+            f"s3://{bucket}",
+            config={
+                "access_key_id": self.access_key,
+                "secret_access_key": self.secret_key,
+                "endpoint": self.endpoint,
+                "region": "us-east-1",
+            },
+            client_options={"allow_http": True},
+            retry_config={"max_retries": 0},
+        )
+        obstore.put(store, "first", b"made by the tests")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -287,26 +310,12 @@ def s3_server(folder: Path) -> Iterator[S3]:
 
 def _wait_for_s3(process: subprocess.Popen[bytes], found: S3, folder: Path) -> None:
     """Until something can be written; before that it listens, and says that it cannot."""
-    import obstore
     from obstore.exceptions import BaseError
-    from obstore.store import from_url
-
-    store = from_url(
-        "s3://ready",
-        config={
-            "access_key_id": found.access_key,
-            "secret_access_key": found.secret_key,
-            "endpoint": found.endpoint,
-            "region": "us-east-1",
-        },
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
 
     def ready() -> bool:
         assert process.poll() is None, (folder / "log").read_text()[-2_000:]
         try:
-            obstore.put(store, "ready", b"yes")
+            found.write("ready")
         except (BaseError, OSError):
             return False
         return True

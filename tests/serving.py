@@ -56,9 +56,18 @@ def environment_of(home: Path, **settings: str) -> dict[str, str]:
 
 @contextmanager
 def serving(home: Path, *arguments: str, **settings: str) -> Iterator[str]:
-    """The address of a `ragstone serve` on a free port of the loopback interface."""
-    with process("serve", "--port", "0", *arguments, home=home, **settings) as running:
-        yield address_of(running)
+    """The address of a `ragstone serve` on a free port of the loopback; it logs to `log_of(home)`."""
+    log = log_of(home)
+    with process("serve", "--port", "0", *arguments, home=home, log=log, **settings) as running:
+        try:
+            address = address_of(running)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{log.read_text()[-4_000:]}") from error
+        yield address
+
+
+def log_of(home: Path) -> Path:
+    return home.with_name(f"{home.name}.log")
 
 
 def address_of(running: subprocess.Popen[str]) -> str:

@@ -53,9 +53,9 @@ async def rows(app: App, query: str, *values: object) -> list[tuple[Any, ...]]:
         return await cursor.fetchall() if cursor.description else []
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is so, at most WAIT_S."""
-    with anyio.fail_after(WAIT_S):
+async def until(true: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_S) -> None:
+    """Wait until something is so, at most so long."""
+    with anyio.fail_after(seconds):
         while not await true():  # noqa: ASYNC110 (other processes change it)
             await anyio.sleep(0.02)
 
@@ -64,13 +64,13 @@ async def states(app: App) -> set[str]:
     return {row[0] for row in await rows(app, "SELECT state FROM jobs")}
 
 
-async def settled(app: App) -> None:
+async def settled(app: App, *, seconds: float = WAIT_S) -> None:
     """Wait until no job is queued or running."""
 
     async def quiet() -> bool:
         return not await states(app) & {"queued", "running"}
 
-    await until(quiet)
+    await until(quiet, seconds=seconds)
 
 
 async def unchanged(database: object, base_id: str, settings: Settings) -> Settings:

@@ -116,8 +116,8 @@ class IngestStore(Protocol):
         """Remove documents with all that belongs to them; unknown ids are skipped."""
         ...
 
-    async def revisions(self, base_id: str) -> Mapping[str, str]:
-        """uri -> revision of every document in the base."""
+    async def revisions(self, base_id: str, *, uri: str | None = None) -> Mapping[str, str]:
+        """uri -> revision of every document in the base; with `uri` of that one and its members."""
         ...
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:

@@ -54,9 +54,7 @@ async def found(app: App, words: str) -> list[str]:
 
 
 async def remove(app: App, base_id: str, document_id: str) -> DeletionReport:
-    return await removal.remove(
-        await app.database(), await app.store(), await app.blobs(), OWNER, base_id, [document_id]
-    )
+    return await removal.remove(app, OWNER, [document_id], base_id=base_id)
 
 
 async def left(app: App) -> dict[str, int]:
@@ -258,11 +256,11 @@ async def answered(app: App, document_id: str) -> bool:
     return not await states(app) & {"queued", "running"}
 
 
-async def test_a_base_without_documents_says_so_instead_of_being_built(app: App, base_id: str) -> None:
+async def test_a_base_without_documents_is_built_already(app: App, base_id: str) -> None:
     await jobs.reindex(await app.database(), OWNER, base_id)
     async with working(app):
         await settled(app)
-    assert await rows(app, "SELECT state, error_code FROM jobs") == [("dead", "kb.nothing_to_reindex")]
+    assert await rows(app, "SELECT state, error_code FROM jobs") == [("done", None)]
 
 
 async def test_the_model_changed_while_a_file_was_read_and_nothing_of_the_old_one_is_stored(

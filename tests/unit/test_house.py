@@ -10,11 +10,13 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import ragstone
 from ragstone import errors
+from ragstone.kb.audit import Action
 from ragstone.messages import render
 
 SOURCE = Path(ragstone.__file__).parent
@@ -76,12 +78,16 @@ def test_every_message_key_in_the_code_exists_and_none_is_left_over() -> None:
         for text in strings(ast.parse(module.read_text(encoding="utf-8")))
         if KEY.fullmatch(text) and text.partition(".")[0] in areas
     }
+    for queries in SOURCE.rglob("*.sql"):
+        found = re.findall(r"'([a-z]+\.[a-z_]+)'", queries.read_text(encoding="utf-8"))
+        used.update(key for key in found if key.partition(".")[0] in areas)
     known = entries()
     unknown = {
         key
         for key in used
         if key not in known and not (SOURCE / key.replace(".", "/")).with_suffix(".py").exists()
     }
+    unknown -= set(get_args(Action))  # what is written into the audit log looks alike
     assert unknown == set()
     # An area may make keys from parts, such as `cli.help_` + command; it then names the prefix in the code.
     prefixes = {

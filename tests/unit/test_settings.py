@@ -42,6 +42,15 @@ def test_an_unknown_name_is_refused_and_the_near_one_named(tmp_path: Path) -> No
         ("TOP_K", "-1"),
         ("CHAT_TIMEOUT", "nan"),
         ("LANG", "fr"),
+        ("PORT", "70000"),
+        ("LOG_FORMAT", "xml"),
+        ("LOG_LEVEL", "loud"),
+        ("LEASE_SECONDS", "0"),
+        ("WORKER_CONCURRENCY", "-1"),
+        ("CORS_ORIGINS", "*"),
+        ("CORS_ORIGINS", "https://a.example/path"),
+        ("CORS_ORIGINS", "https://a.example, evil.example"),
+        ("CORS_ORIGINS", "null"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_setting(tmp_path: Path, name: str, value: str) -> None:
@@ -147,3 +156,9 @@ def test_a_file_with_a_key_must_be_the_users_own(tmp_path: Path) -> None:
     file.write_text("top_k = 5\n")
     file.chmod(0o644)
     assert load(at(tmp_path)).top_k == 5
+
+
+def test_origins_of_pages_stand_side_by_side(tmp_path: Path) -> None:
+    settings = load(at(tmp_path, CORS_ORIGINS="https://wiki.example.com, http://localhost:3000,"))
+    assert settings.origins == ("https://wiki.example.com", "http://localhost:3000")
+    assert load(at(tmp_path)).origins == ()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
+import typer
+
 from ragstone.cli.options import Json
 from ragstone.cli.progress import Notices
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 
+Deep: TypeAlias = Annotated[bool, typer.Option("--deep", help=say("cli.opt_deep"))]
+
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "failed": ("✗", "bold red")}
 _PLAIN_MARKS = {"ok": "ok", "note": "--", "failed": "!!"}
 
 
-def doctor(as_json: Json = False) -> int:
+def doctor(deep: Deep = False, as_json: Json = False) -> int:
     import anyio
 
     from ragstone.kb.doctor import diagnose
@@ -20,7 +26,7 @@ def doctor(as_json: Json = False) -> int:
     notices = Notices(terminal)
 
     async def run():
-        return await diagnose(on_notice=notices)
+        return await diagnose(deep=deep, on_notice=notices)
 
     try:
         checks = anyio.run(run)

@@ -6,6 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from ragstone.cli.options import Json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 
@@ -15,13 +16,20 @@ Concurrency = Annotated[
 ]
 
 
-def worker(concurrency: Concurrency = None) -> int:
+def worker(concurrency: Concurrency = None, as_json: Json = False) -> int:
     from ragstone.kb.serving import work
     from ragstone.kb.settings import load
 
     overrides = {} if concurrency is None else {"worker_concurrency": concurrency}
     settings = load(overrides=overrides)
-    terminal = Terminal(as_json=False)
+    terminal = Terminal(as_json=as_json)
     count = max(1, settings.worker_concurrency)
-    work(settings, on_ready=lambda: terminal.line(say("cli.working", count=count)))
+
+    def on_ready() -> None:
+        if as_json:
+            terminal.emit({"concurrency": count})
+        else:
+            terminal.line(say("cli.working", count=count))
+
+    work(settings, on_ready=on_ready)
     return 0

@@ -84,7 +84,7 @@ class IngestPipeline:
             finally:
                 with anyio.CancelScope(shield=True):
                     await pool.aclose()
-        known = await self.store.revisions(base_id)
+        known = await self.store.revisions(base_id, uri=blobs.uri if isinstance(blobs, Blob) else None)
         run = Run(self, self.parse, base_id=base_id, known=known, on_event=on_event, dry_run=dry_run)
         try:
             await run.go(blobs if isinstance(blobs, AsyncIterator) else _stream(blobs))

@@ -5,14 +5,12 @@ A base has a name that people use and may change, and an id that never changes.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 
-from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row
 
 from ragstone.errors import BaseNotFound, InputError
@@ -86,16 +84,3 @@ async def listing(database: Database) -> list[BaseInfo]:
         connection.cursor(row_factory=class_row(BaseInfo)) as cursor,
     ):
         return await (await cursor.execute(QUERIES["list_bases"])).fetchall()
-
-
-async def document_ids(database: Database, base_id: str) -> list[str]:
-    async with database.connection() as connection:
-        rows = await (await connection.execute(QUERIES["base_documents"], {"base_id": base_id})).fetchall()
-    return [row[0] for row in rows]
-
-
-async def remove(database: Database, base_id: str) -> None:
-    """Remove an empty base. One that received a document meanwhile stays."""
-    with contextlib.suppress(ForeignKeyViolation):
-        async with database.connection() as connection:
-            await connection.execute(QUERIES["delete_base"], {"base_id": base_id})

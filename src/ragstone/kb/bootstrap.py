@@ -26,6 +26,7 @@ from ragstone.generate import ExtractiveGenerator, ModelGenerator
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.keyring import Keyring
 from ragstone.kb.reindex import Rebuild, ReindexEvent
+from ragstone.kb.service_recipe import service_pipeline
 from ragstone.kb.settings import Settings, read_passwords
 from ragstone.kb.wakeup import NotifyWakeup, StreamWakeup, Wakeup
 from ragstone.parse import ocr
@@ -234,11 +235,16 @@ class App:
             retrievers=[retriever], rerank=stage, augment=CitedContext(), generate=ExtractiveGenerator()
         )
 
-    async def answer(self, top_k: int) -> QueryPipeline:
+    async def answer(self, top_k: int, *, min_score: float | None = None) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
         chat, rerank, prompts = await self.chat(), await self._rerank(top_k), await self.prompts()
+        if self.settings.recipe == "service":
+            store, embedder = await self._together(self.store, self.searching_embedder)
+            return service_pipeline(
+                self.settings, store, embedder, chat, rerank, prompts, top_k=top_k, min_score=min_score
+            )
         found = top_k if rerank is None else max(top_k, rerank.candidates)
-        retriever = await self._retriever("hybrid", found, None)
+        retriever = await self._retriever("hybrid", found, min_score)
         extractive = ExtractiveGenerator(await self.searching_embedder())
         compress = [] if chat is None else [Compress(chat, template=prompts.get("compress"))]
         return QueryPipeline(

@@ -54,12 +54,18 @@ class Check:
 
 
 async def diagnose(
-    settings: Settings | None = None, *, on_notice: Callable[[Notice], None] | None = None
+    settings: Settings | None = None,
+    *,
+    deep: bool = False,
+    on_notice: Callable[[Notice], None] | None = None,
 ) -> list[Check]:
-    """Every check, in the order to mend things in. Starts the database and the model to see that they do."""
+    """Every check, in the order to mend things in. Starts the database and the model to see that they do.
+
+    With `deep` also whether rows, jobs, originals or messages are left over or lost.
+    """
     settings, checks = await anyio.to_thread.run_sync(_machine_checks, settings)
     if settings is not None:
-        checks += [check async for check in _services(settings, on_notice)]
+        checks += [check async for check in _services(settings, on_notice, deep=deep)]
     return checks
 
 
@@ -149,7 +155,9 @@ def _home(home: Path) -> list[Check]:
     return [writable, Check(name="disk", status=status, key="doctor.disk", values=values)]
 
 
-async def _services(settings: Settings, on_notice: Callable[[Notice], None] | None) -> AsyncIterator[Check]:
+async def _services(
+    settings: Settings, on_notice: Callable[[Notice], None] | None, *, deep: bool
+) -> AsyncIterator[Check]:
     """Database, embeddings and chat model, each tried by itself."""
     try:
         from ragstone.kb.bootstrap import App
@@ -163,6 +171,8 @@ async def _services(settings: Settings, on_notice: Callable[[Notice], None] | No
     try:
         yield await _database(app)
         yield await _embedder(app)
+        for check in await _deep(app) if deep else ():
+            yield check
     finally:
         await app.aclose()
     yield await _chat(settings)
@@ -184,6 +194,15 @@ async def _database(app: App) -> Check:
     return Check(
         name="database", status="ok", key="doctor.database", values={"where": where, **(facts or {})}
     )
+
+
+async def _deep(app: App) -> list[Check]:
+    from ragstone.kb.deep_check import deep_check
+
+    try:
+        return await deep_check(app)
+    except RagstoneError as error:
+        return [_failed("deep", error)]
 
 
 async def _embedder(app: App) -> Check:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -84,15 +84,6 @@ def _as_uri(reference: str) -> str | None:
         return Path(reference).expanduser().resolve().as_uri()
     except (OSError, RuntimeError, ValueError):
         return None
-
-
-async def with_members(database: Database, document_ids: Sequence[str]) -> list[str]:
-    """These documents and those that were unpacked from them, each once."""
-    async with database.connection() as connection:
-        rows = await (
-            await connection.execute(QUERIES["document_members"], {"document_ids": list(document_ids)})
-        ).fetchall()
-    return list(dict.fromkeys([*document_ids, *(row[0] for row in rows)]))
 
 
 async def chunk_ids(database: Database, document_id: str) -> list[str]:

@@ -20,9 +20,10 @@ from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceN
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestPipeline, IngestResult
-from ragstone.kb import bases, documents
+from ragstone.kb import bases, documents, removal
 from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
+from ragstone.kb.caller import OWNER
 from ragstone.kb.documents import DocumentInfo
 from ragstone.kb.evaluation import Evaluation, EvaluationEvent, evaluated
 from ragstone.kb.golden import Golden
@@ -249,8 +250,8 @@ class KnowledgeBases:
         """Remove documents with all that belongs to them, also the members of a container."""
         base_id, database = await self._base_id(base), await self._database()
         found = [await documents.find(database, item, base_id) for item in references]
-        document_ids = await documents.with_members(database, [info.document_id for info in found])
-        return await (await self._app.store()).delete(document_ids)
+        await self._app.store()
+        return await removal.remove(self._app, OWNER, [info.document_id for info in found])
 
     async def verify_deleted(self, document_id: str) -> Proof:
         """Look through every table for rows of a document that was removed.
@@ -272,11 +273,8 @@ class KnowledgeBases:
 
     async def remove_base(self, name: str) -> DeletionReport:
         """Remove a base and every document in it; where that was stopped, again for what is left."""
-        database = await self._database()
-        base_id = (await bases.resolve(database, [name]))[0]
-        report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
-        await bases.remove(database, base_id)
-        return report
+        base_id = (await bases.resolve(await self._database(), [name]))[0]
+        return await removal.remove_base(self._app, OWNER, base_id)
 
     async def reindex(
         self,

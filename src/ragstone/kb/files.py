@@ -133,21 +133,21 @@ async def listing(
     return found, total
 
 
-async def one(database: Database, caller: Caller, base_id: str, document_id: str) -> FileInfo:
-    """Raises BaseNotFound, NotFound: not there, or not for this caller."""
+async def one(database: Database, caller: Caller, document_id: str) -> FileInfo:
+    """Raises NotFound: not there, or not for this caller."""
     async with database.connection() as connection:
-        return await read_one(connection, caller, base_id, document_id)
+        return await _one(connection, caller, document_id)
 
 
-async def read_one(connection: Connection, caller: Caller, base_id: str, document_id: str) -> FileInfo:
-    """`one`, on a connection."""
-    caller.check_bases([base_id])
-    found: list[FileInfo] = []
+async def _one(connection: Connection, caller: Caller, document_id: str) -> FileInfo:
     if storable(document_id):
-        found, _ = await _listed(connection, _asked(base_id) | {"document_ids": [document_id]})
-    if not found:
-        raise NotFound("file.not_found", document_id=document_id, base_id=base_id)
-    return found[0]
+        values = {"document_id": document_id}
+        row = await (await connection.execute(QUERIES["base_of_document"], values)).fetchone()
+        if row is not None and caller.sees(row[0]):
+            found, _ = await _listed(connection, _asked(row[0]) | {"document_ids": [document_id]})
+            if found:
+                return found[0]
+    raise NotFound("file.not_found", document_id=document_id)
 
 
 def _asked(base_id: str) -> dict[str, object]:
@@ -197,16 +197,14 @@ def _progress(row: Mapping[str, Any]) -> Progress | None:
     )
 
 
-async def text(
-    database: Database, caller: Caller, base_id: str, document_id: str, *, start: int, length: int
-) -> FileText:
+async def text(database: Database, caller: Caller, document_id: str, *, start: int, length: int) -> FileText:
     """A stretch of the text that a search sees; counts an access.
 
     Raises:
-        BaseNotFound, NotFound: not there or not for this caller, or never read.
+        NotFound: not there or not for this caller, or never read.
     """
-    info = await one(database, caller, base_id, document_id)
-    values = {"document_id": document_id, "base_id": base_id, "start": start, "length": length}
+    info = await one(database, caller, document_id)
+    values = {"document_id": document_id, "start": start, "length": length}
     async with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         row = await (await cursor.execute(QUERIES["file_text"], values)).fetchone()
         if row is None:
@@ -233,7 +231,6 @@ async def count_access(database: Database, document_id: str) -> None:
 async def edit(
     database: Database,
     caller: Caller,
-    base_id: str,
     document_id: str,
     *,
     name: str | None = None,
@@ -243,21 +240,20 @@ async def edit(
     """Change what is given. Metadata takes the place of what people said before, and filters see it at once.
 
     Raises:
-        Forbidden, BaseNotFound, NotFound: not for this caller, or not there.
+        Forbidden, NotFound: not for this caller, or not there.
         InputError, InvalidMetadata: a value that cannot be kept.
     """
     caller.require("editor")
     if name is not None and (not name.strip() or tidy_name(name) != name or len(name) > MAX_NAME_BYTES):
         raise InputError("file.name", name=repr(name)[:80])
     values: dict[str, object] = {
-        "base_id": base_id,
         "document_id": document_id,
         "name": name,
         "category": None if category is None else checked_category(category),
         "metadata": None if metadata is None else json_metadata(checked(metadata)),
     }
     async with database.transaction() as connection:
-        before = await read_one(connection, caller, base_id, document_id)
+        before = await _one(connection, caller, document_id)
         await connection.execute(QUERIES["adopt_document"], values)
         await connection.execute(QUERIES["lock_file_of"], values)
         await connection.execute(QUERIES["edit_file"], values)
@@ -270,31 +266,31 @@ async def edit(
             connection,
             caller,
             "document.update",
-            base_id=base_id,
+            base_id=before.base_id,
             subject=document_id,
             detail={"changed": changed},
         )
-        return await read_one(connection, caller, base_id, document_id)
+        return await _one(connection, caller, document_id)
 
 
-async def retry(database: Database, caller: Caller, base_id: str, document_id: str) -> FileInfo:
+async def retry(database: Database, caller: Caller, document_id: str) -> FileInfo:
     """Queue a failed file again. Wake a worker afterwards.
 
     Raises:
-        Forbidden, BaseNotFound, NotFound: not for this caller, or not there.
+        Forbidden, NotFound: not for this caller, or not there.
         Conflict: it has not failed.
     """
     caller.require("editor")
     async with database.transaction() as connection:
-        info = await read_one(connection, caller, base_id, document_id)
+        info = await _one(connection, caller, document_id)
         async with connection.cursor(row_factory=dict_row) as cursor:
             row = await (
                 await cursor.execute(QUERIES["lock_file_of"], {"document_id": document_id})
             ).fetchone()
         if row is None or row["status"] != "failed":
-            raise Conflict("file.not_failed", name=info.name, status=info.status, base_id=base_id)
-        await _queue_again(connection, caller, base_id, [document_id])
-        return await read_one(connection, caller, base_id, document_id)
+            raise Conflict("file.not_failed", name=info.name, status=info.status, base_id=info.base_id)
+        await _queue_again(connection, caller, info.base_id, [document_id])
+        return await _one(connection, caller, document_id)
 
 
 async def retry_failed(database: Database, caller: Caller, base_id: str) -> list[str]:

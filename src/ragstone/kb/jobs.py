@@ -339,17 +339,22 @@ async def reindex(database: Database, caller: Caller, base_id: str) -> JobInfo:
 async def replay(
     database: Database, caller: Caller, *, base_id: str | None = None, job_id: int | None = None
 ) -> list[int]:
-    """Queue dead jobs anew: one, those of a base, or all that the caller may see; the new ids.
+    """Queue dead jobs anew: those of a base, or all that the caller may see; the new ids.
+
+    With `job_id` that one, which may also have been cancelled.
 
     Raises:
-        NotFound: no such job. Conflict: it is not dead.
+        NotFound: no such job. Conflict: it is neither dead nor cancelled.
     """
-    if job_id is not None and (await one(database, caller, job_id)).state != "dead":
-        raise Conflict("jobs.not_dead", job_id=job_id)
+    if job_id is not None:
+        await one(database, caller, job_id)
+    values = _seen(caller, base_id) | {"job_id": job_id}
     async with database.transaction() as connection:
         async with connection.cursor(row_factory=dict_row) as cursor:
-            rows = await (await cursor.execute(QUERIES["dead_jobs"], _seen(caller, base_id))).fetchall()
-        return [await _replayed(connection, row) for row in rows if job_id is None or row["job_id"] == job_id]
+            rows = await (await cursor.execute(QUERIES["replayable_jobs"], values)).fetchall()
+        if job_id is not None and not rows:
+            raise Conflict("jobs.not_dead", job_id=job_id)
+        return [await _replayed(connection, row) for row in rows]
 
 
 async def _replayed(connection: Connection, row: Mapping[str, Any]) -> int:

@@ -70,6 +70,11 @@ class Keyring:
             self._any_until = self._clock() + REMEMBERED_S
         return self._any
 
+    def forget(self) -> None:
+        """Look keys up anew: this process has changed them."""
+        self._seen.clear()
+        self._any_until = -math.inf
+
     async def caller(self, key: str) -> Caller:
         """Whom the key stands for; counts as one request of it.
 

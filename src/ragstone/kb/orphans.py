@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import anyio
+
+from ragstone.errors import RagstoneError
 from ragstone.kb.bases import QUERIES
 from ragstone.postgres.pool import Database
 
 if TYPE_CHECKING:
     from ragstone.kb.blobs import BlobStore
+    from ragstone.kb.bootstrap import App
+
+_LOGGER = logging.getLogger(__name__)
+
+SWEEP_S = 600.0
 
 
 async def release(database: Database, blobs: BlobStore, hashes: Iterable[str]) -> int:
@@ -23,6 +32,17 @@ async def sweep(database: Database, blobs: BlobStore) -> int:
         await connection.execute(QUERIES["delete_lost_files"])
         rows = await (await connection.execute(QUERIES["loose_blobs"])).fetchall()
     return await release(database, blobs, [row[0] for row in rows])
+
+
+async def sweeping(parts: App) -> None:
+    """Sweep at once and then every SWEEP_S seconds, until it is cancelled."""
+    while True:
+        try:
+            if dropped := await sweep(await parts.database(), await parts.blobs()):
+                _LOGGER.info("%d original(s) that nothing needs were dropped", dropped)
+        except RagstoneError as error:
+            _LOGGER.warning("originals that nothing needs could not be dropped: %s", error.code)
+        await anyio.sleep(SWEEP_S)
 
 
 async def give_up(database: Database, blobs: BlobStore, hold: Mapping[str, object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from psycopg.rows import class_row
@@ -12,7 +13,7 @@ from psycopg.types.json import Jsonb
 from ragstone.kb.bases import QUERIES
 from ragstone.language import language_of
 from ragstone.messages import render
-from ragstone.postgres.pool import Connection
+from ragstone.postgres.pool import Connection, Database
 
 Item: TypeAlias = dict[str, Any]
 """A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `quote`, ..."""
@@ -30,6 +31,8 @@ class StoredAnswer:
     message_id: str
     content: str
     mode: str | None
+    # None: it was never finished.
+    answered: bool | None
     citations: list[Item]
     sources: list[Item]
 
@@ -59,6 +62,22 @@ async def redact(connection: Connection, document_ids: Sequence[str]) -> int:
     return len(answers)
 
 
+async def redact_deleted(database: Database, since: datetime | None) -> datetime:
+    """Redact for every deletion on record since this moment, whoever made it; the moment to go on from.
+
+    What deletes documents by itself, as the command line does, need not know of answers.
+    """
+    async with database.transaction() as connection:
+        (now,) = await (await connection.execute(QUERIES["server_time"])).fetchone() or (None,)
+        assert isinstance(now, datetime)
+        cursor = await connection.execute(QUERIES["deleted_in_answers"], {"since": since})
+        deleted = [row[0] for row in await cursor.fetchall()]
+        if deleted:
+            # One that was added again since is there.
+            await redact(connection, await missing_documents(connection, deleted))
+        return now
+
+
 async def missing_documents(connection: Connection, document_ids: Sequence[str]) -> list[str]:
     """Those that are not there; the others cannot be deleted before this transaction ends."""
     ids = list(dict.fromkeys(document_ids))
@@ -79,7 +98,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
     content = answer.content
     if answer.mode == "extractive":
         # One that was cut off has no citations: which source a sentence came from is not known.
-        if removed or not answer.citations:
+        if removed or answer.answered is None:
             content = "\n\n".join(f"{item['quote']} [{item['n']}]" for item in kept) or _mark(content)
     else:
         for item in removed:
@@ -89,6 +108,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
         message_id=answer.message_id,
         content=content,
         mode=answer.mode,
+        answered=answer.answered,
         citations=_emptied(answer.citations, gone),
         sources=_emptied(answer.sources, gone),
     )

@@ -238,9 +238,9 @@ class _Build:
         del document_ids
         return DeletionReport(document_ids=(), rows={})
 
-    async def revisions(self, base_id: str) -> Mapping[str, str]:
+    async def revisions(self, base_id: str, *, uri: str | None = None) -> Mapping[str, str]:
         """None: what is built already is not asked for."""
-        del base_id
+        del base_id, uri
         return {}
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:

@@ -7,7 +7,7 @@ what a worker writes is guarded by its job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from psycopg.errors import ForeignKeyViolation
 
@@ -19,47 +19,43 @@ from ragstone.kb.redaction import redact
 from ragstone.metadata import storable
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store import deletion
-from ragstone.store.postgres import PostgresStore
 from ragstone.types import DeletionReport
 
 if TYPE_CHECKING:
-    from ragstone.kb.blobs import BlobStore
+    from ragstone.kb.bootstrap import App
 
+TABLES = ("files", "jobs", "messages", "blobs")
+"""Tables of the application that a report names where a deletion changed them."""
 BATCH = 100
 """Documents that are deleted in one transaction."""
 _TRIES = 5
 
 
 async def remove(
-    database: Database,
-    store: PostgresStore,
-    blobs: BlobStore,
-    caller: Caller,
-    base_id: str,
-    document_ids: Sequence[str],
+    parts: App, caller: Caller, document_ids: Sequence[str], *, base_id: str | None = None
 ) -> DeletionReport:
-    """Delete documents of a base, with the members of containers; ids that are not there are passed over.
+    """Delete documents, of one base where it is given, with the members of containers.
 
-    The report counts rows by table: those of the library, `files`, `jobs`, `messages` that quoted
-    them, and `blobs` that nothing else needs.
+    Ids that are not there, or not for this caller, are passed over. The report counts rows by
+    table: of `messages` stored answers that quoted the documents, of `blobs` those that nothing
+    else needs.
 
     Raises:
         Forbidden, BaseNotFound: not for this caller.
-        StoreUnavailable: the database did not answer, and nothing was changed, or the blob
-            store did not: the documents are gone, and a sweep takes their originals.
+        StoreUnavailable: the database did not answer, and what is not deleted stays whole; or the
+            blob store did not: the documents are gone, and a sweep takes their originals.
     """
     caller.require("editor")
-    caller.check_bases([base_id])
+    if base_id is not None:
+        caller.check_bases([base_id])
     report = DeletionReport()
     wanted = [document_id for document_id in dict.fromkeys(document_ids) if storable(document_id)]
     for start in range(0, len(wanted), BATCH):
-        report += await _remove(database, store, blobs, caller, base_id, wanted[start : start + BATCH])
+        report += await _remove(parts, caller, wanted[start : start + BATCH], base_id)
     return report
 
 
-async def remove_base(
-    database: Database, store: PostgresStore, blobs: BlobStore, caller: Caller, base_id: str
-) -> DeletionReport:
+async def remove_base(parts: App, caller: Caller, base_id: str) -> DeletionReport:
     """Delete a base and every document in it. Uploads that come meanwhile are deleted too.
 
     Raises:
@@ -68,10 +64,10 @@ async def remove_base(
     """
     caller.require("admin")
     caller.check_bases([base_id])
-    report = DeletionReport()
+    database, report = await parts.database(), DeletionReport()
     for _ in range(_TRIES):
         while document_ids := await _some_documents(database, base_id):
-            report += await _remove(database, store, blobs, caller, base_id, document_ids)
+            report += await _remove(parts, caller, document_ids, base_id)
         try:
             async with database.transaction() as connection:
                 found = await connection.execute(QUERIES["delete_base"], {"base_id": base_id})
@@ -80,7 +76,7 @@ async def remove_base(
                 await audit.record(connection, caller, "base.delete", base_id=base_id, subject=base_id)
         except ForeignKeyViolation:
             continue
-        return report + DeletionReport(rows={"bases": 1})
+        return report
     raise Conflict("base.restless", base_id=base_id)
 
 
@@ -92,46 +88,45 @@ async def _some_documents(database: Database, base_id: str) -> list[str]:
 
 
 async def _remove(
-    database: Database,
-    store: PostgresStore,
-    blobs: BlobStore,
-    caller: Caller,
-    base_id: str,
-    document_ids: Sequence[str],
+    parts: App, caller: Caller, document_ids: Sequence[str], base_id: str | None
 ) -> DeletionReport:
+    database = await parts.database()
+    bases = None if caller.bases is None else sorted(caller.bases)
+    values = {
+        "bases": bases if base_id is None else [base_id],
+        "document_ids": list(document_ids),
+    }
     try:
-        report, hashes = await _rows(database, caller, base_id, document_ids)
+        report, hashes = await _rows(database, caller, values)
     except StoreUnavailable:
         # Once more: another deletion, or a worker, may have held rows of ours while it waited for us.
-        report, hashes = await _rows(database, caller, base_id, document_ids)
-    await store.tell_index()
-    dropped = await orphans.release(database, blobs, hashes)
-    return report + DeletionReport(rows={"blobs": dropped})
+        report, hashes = await _rows(database, caller, values)
+    await (await parts.store()).tell_index()
+    dropped = await orphans.release(database, await parts.blobs(), hashes) if hashes else 0
+    return report + DeletionReport(rows={"blobs": dropped} if dropped else {})
 
 
 async def _rows(
-    database: Database, caller: Caller, base_id: str, document_ids: Sequence[str]
+    database: Database, caller: Caller, values: Mapping[str, object]
 ) -> tuple[DeletionReport, list[str]]:
     """One transaction. Locks in the order of all others: file, job, rows of the library."""
     async with database.transaction() as connection:
-        values = {"base_id": base_id, "document_ids": list(document_ids)}
-        hashes = await _first_column(connection, "lock_files", values)
-        own = await _first_column(connection, "documents_of_base", values)
+        hashes = [row[0] for row in await _all(connection, "lock_files", values)]
+        found = await _all(connection, "documents_to_delete", values)
+        own = [cast(str, row[0]) for row in found]
         ended = await jobs.cancel_documents(connection, own)
         # After the jobs: members that one of them was writing are there, and no more will come.
-        members = await _first_column(connection, "members_of", values | {"document_ids": own})
+        members = [row[0] for row in await _all(connection, "members_of", {"document_ids": own})]
         every = [*own, *members]
-        await connection.execute(QUERIES["lock_files"], values | {"document_ids": members})
         report = await deletion.delete(connection, every)
-        gone = {"document_ids": every}
-        files = (await connection.execute(QUERIES["delete_files"], gone)).rowcount
+        files = (await connection.execute(QUERIES["delete_files"], {"document_ids": every})).rowcount
         messages = await redact(connection, every)
-        rows = {**report.rows, "files": files, "jobs": ended, "messages": messages}
-        for document_id in own:
+        for document_id, base_id in found:
             await audit.record(connection, caller, "document.delete", base_id=base_id, subject=document_id)
+    ours = {"files": files, "jobs": ended, "messages": messages}
+    rows = {**report.rows, **{table: count for table, count in ours.items() if count}}
     return DeletionReport(document_ids=tuple(every), rows=rows), [item for item in hashes if item]
 
 
-async def _first_column(connection: Connection, name: str, values: Mapping[str, object]) -> list[str]:
-    rows = await (await connection.execute(QUERIES[name], values)).fetchall()
-    return [cast(str, row[0]) for row in rows]
+async def _all(connection: Connection, name: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(QUERIES[name], values)).fetchall()

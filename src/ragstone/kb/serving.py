@@ -1,4 +1,4 @@
-"""The processes of the application: the HTTP server with a worker beside it, and a worker alone."""
+"""One process of the application: the HTTP server, and the worker beside it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ragstone.errors import InvalidSetting, RagstoneError, StoreUnavailable, fir
 from ragstone.kb import keys, logs
 from ragstone.kb.api.app import create_app
 from ragstone.kb.api.door import is_loopback
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.bootstrap import App
 from ragstone.kb.settings import Settings
 from ragstone.kb.worker import Worker
@@ -34,14 +35,21 @@ def run(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     anyio.run(_serve, settings, on_ready)
 
 
+def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
+    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
+    logs.configure(settings)
+    anyio.run(_work, settings, on_ready)
+
+
 async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
     parts = App(settings)
     beside = _WorkerBeside(parts)
     try:
         await _check_start(parts)
         listening = await anyio.to_thread.run_sync(_listen, settings.host, settings.port)
+        api = create_app(parts, beside=beside.running)
         config = uvicorn.Config(
-            create_app(parts, beside=beside.running),
+            api,
             # httptools puts no bound on the size of headers.
             http="h11",
             ws="none",
@@ -52,19 +60,13 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_S,
         )
-        server = _Server(config, on_ready)
+        server = _Server(config, on_ready, api.state.running)
         beside.on_crash = lambda: setattr(server, "should_exit", True)
         await server.serve([listening])
         if beside.crash is not None:
             raise beside.crash
     finally:
         await parts.aclose()
-
-
-def work(settings: Settings, *, on_ready: Callable[[], None]) -> None:
-    """Do jobs until SIGINT or SIGTERM; what runs then may end, at the second signal it is given back."""
-    logs.configure(settings)
-    anyio.run(_work, settings, on_ready)
 
 
 async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
@@ -79,15 +81,6 @@ async def _work(settings: Settings, on_ready: Callable[[], None]) -> None:
         raise first_error(group) from group
     finally:
         await parts.aclose()
-
-
-async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            break
-        worker.stop()
-        async for _ in signals:
-            scope.cancel()
 
 
 async def _check_start(parts: App) -> None:
@@ -116,6 +109,15 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting("access.listen", host=host, port=port, reason=reason) from error
     return listening
+
+
+async def _stop_at_signal(worker: Worker, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            break
+        worker.stop()
+        async for _ in signals:
+            scope.cancel()
 
 
 class _WorkerBeside:
@@ -153,12 +155,20 @@ class _WorkerBeside:
 class _Server(uvicorn.Server):
     """Says where it listens, also when the port was chosen by the system (`port = 0`)."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[str], None], running: RunningAnswers
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._running = running
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Before it waits for the connections: an answer may go on for minutes.
+        await self._running.stop()
+        await super().shutdown(sockets)

@@ -102,8 +102,25 @@ class Settings:
     """Tokens of the passage around a found chunk that goes into the prompt; 0: the chunk itself."""
     top_k: int = 8
     """Passages an answer is written from, and hits of a search."""
+    min_score: float | None = None
+    """The least score of a passage that a question of the API is answered from, on the scale of its
+    search (`hybrid`). Empty: any."""
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
+
+    recipe: Literal["", "service"] = ""
+    """How questions are answered; `service` rewords them, reaches wider for short ones and refuses weak
+    passages (docs/blocks.md). Empty: the whole question is searched as it is."""
+    rewrite: bool = True
+    """Whether `service` has the chat model reword questions."""
+    short_length: int = 4
+    """Characters without white space up to which `service` takes a question for short."""
+    medium_length: int = 12
+    top_k_short: int = 20
+    """Instead of `top_k` for short questions, with `service`."""
+    top_k_medium: int = 12
+    min_score_short: float | None = None
+    """Instead of `min_score` for short questions, with `service`. Empty: as `min_score`, or as measured."""
 
     prompts: str = ""
     """Folder of own prompts: a file such as `answer.en.md` or `refusal.zh.md` replaces ours."""
@@ -168,6 +185,12 @@ def load(
     home = default_home({PREFIX + "HOME": str(overrides["home"])} if "home" in overrides else environment)
     from_file, from_environment = _from_file(home / FILE_NAME), _from_environment(environment)
     return _validated({**from_file, **from_environment, **overrides, "home": home})
+
+
+def changed(settings: Settings, values: Mapping[str, object]) -> Settings:
+    """These settings with other values of some. Raises InvalidSetting."""
+    held = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    return _validated({**held, **values})
 
 
 def default_home(environment: Mapping[str, str] | None = None) -> Path:
@@ -276,6 +299,12 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "chunk_overlap": (0, 4_096),
     "chunk_parent": (0, 32_768),
     "top_k": (1, 1_000),
+    "min_score": (-1_000, 1_000),
+    "min_score_short": (-1_000, 1_000),
+    "top_k_short": (1, 1_000),
+    "top_k_medium": (1, 1_000),
+    "short_length": (1, 1_000),
+    "medium_length": (2, 10_000),
     "context_tokens": (100, 1_000_000),
     "max_file_mb": (1, 10_000),
     "parse_workers": (1, 64),
@@ -306,8 +335,23 @@ def _expected(name: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     for name, (low, high) in _RANGES.items():
         value = getattr(settings, name)
+        if value is None:
+            continue
         if not low <= value <= high:
             raise InvalidSetting("kb.setting_value", name=name, value=value, reason=_expected(name))
+    if bool(settings.vector_index) != bool(settings.vector_index_url):
+        raise InvalidSetting("kb.setting_pair", first="vector_index", second="vector_index_url")
+    if settings.chat_model_file and settings.chat_base_url:
+        raise InvalidSetting("kb.setting_either", first="chat_model_file", second="chat_base_url")
+    for kind in ("chat", "embed"):
+        if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
+            raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
+    _check_rerank(settings)
+    _check_origins(settings)
+    _check_sizes(settings)
+
+
+def _check_sizes(settings: Settings) -> None:
     if settings.chunk_overlap >= settings.chunk_size:
         raise InvalidSetting(
             "kb.setting_value",
@@ -322,15 +366,11 @@ def _check_ranges(settings: Settings) -> None:
             value=settings.chunk_parent,
             reason=f"0, > chunk_size ({settings.chunk_size})",
         )
-    if bool(settings.vector_index) != bool(settings.vector_index_url):
-        raise InvalidSetting("kb.setting_pair", first="vector_index", second="vector_index_url")
-    if settings.chat_model_file and settings.chat_base_url:
-        raise InvalidSetting("kb.setting_either", first="chat_model_file", second="chat_base_url")
-    for kind in ("chat", "embed"):
-        if bool(getattr(settings, f"{kind}_base_url")) != bool(getattr(settings, f"{kind}_model")):
-            raise InvalidSetting("kb.setting_pair", first=f"{kind}_base_url", second=f"{kind}_model")
-    _check_rerank(settings)
-    _check_origins(settings)
+    if settings.short_length >= settings.medium_length:
+        reason = f"< medium_length ({settings.medium_length})"
+        raise InvalidSetting(
+            "kb.setting_value", name="short_length", value=settings.short_length, reason=reason
+        )
 
 
 def _check_origins(settings: Settings) -> None:
@@ -359,7 +399,7 @@ def _check_rerank(settings: Settings) -> None:
 
 
 def _masked(name: str, value: object) -> str:
-    text = str(value)
+    text = "" if value is None else str(value)
     if name in _SECRETS:
         return "********" if text else ""
     if name in _URLS and text:

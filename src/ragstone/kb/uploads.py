@@ -74,8 +74,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploaded:
+    """`job_id` is that of the job that was queued: wake a worker for it."""
+
     document_id: str
     outcome: Outcome
+    job_id: int | None = None
 
 
 class Spool:
@@ -119,13 +122,16 @@ class Spool:
                 raise StoreFull("file.disk_full", name=self.name, folder=self._folder) from error
             raise
 
+    def close(self) -> None:
+        self.file.close()
+
     async def __aenter__(self) -> Spool:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.file.close()
+        self.close()
 
 
 def tidy_name(name: str) -> str:
@@ -281,8 +287,9 @@ async def _entered(
                 await release_hold(connection, hold_id, values["name"])
                 await connection.execute(QUERIES["insert_blob"], values)
             outcome = await _file(connection, values)
+            job_id = None
             if outcome != "duplicate":
-                await jobs.enqueue(
+                job_id = await jobs.enqueue(
                     connection, kind="index", base_id=values["base_id"], document_id=values["document_id"]
                 )
             await audit.record(
@@ -295,7 +302,7 @@ async def _entered(
             )
     except ForeignKeyViolation as error:
         raise BaseNotFound("access.base", base_id=values["base_id"]) from error
-    return Uploaded(document_id=values["document_id"], outcome=outcome)
+    return Uploaded(document_id=values["document_id"], outcome=outcome, job_id=job_id)
 
 
 async def release_hold(connection: Connection, hold_id: str, name: str) -> None:

@@ -73,7 +73,7 @@ class NotifyWakeup:
             async with self._database.connection() as connection:
                 await connection.execute(QUERIES["notify"])
         except StoreError as error:
-            _LOGGER.warning("no worker could be woken: %s", error)
+            _LOGGER.warning("no worker woken", extra={"code": error.code})
 
     async def wait(self, seconds: float) -> bool:
         until = anyio.current_time() + seconds
@@ -114,8 +114,9 @@ class StreamWakeup:
     does nothing: work goes on at the pace of those who look.
     """
 
-    def __init__(self, client: Redis, address: str) -> None:
+    def __init__(self, client: Redis, address: str, *, claim_after: float = CLAIM_AFTER_S) -> None:
         self._client = cast(Any, client)
+        self._claim_after = claim_after
         self._address = address
         self._consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._joined = False
@@ -123,7 +124,7 @@ class StreamWakeup:
         self._quiet_until = 0.0
 
     @classmethod
-    async def open(cls, url: str) -> StreamWakeup:
+    async def open(cls, url: str, *, claim_after: float = CLAIM_AFTER_S) -> StreamWakeup:
         """The stream at `redis://` or `rediss://[user:password@]host:port/number`.
 
         Raises:
@@ -134,7 +135,7 @@ class StreamWakeup:
         if parts.scheme not in ("redis", "rediss") or not parts.hostname:
             raise InvalidSetting("jobs.redis_url", example="redis://localhost:6379/0")
         client = await anyio.to_thread.run_sync(_client, url)
-        return cls(client, f"{parts.hostname}:{parts.port or 6379}")
+        return cls(client, f"{parts.hostname}:{parts.port or 6379}", claim_after=claim_after)
 
     async def notify(self, job_ids: Sequence[int] = ()) -> None:
         if anyio.current_time() < self._quiet_until:
@@ -166,7 +167,7 @@ class StreamWakeup:
             return False
         if self._down:
             self._down = False
-            _LOGGER.info("the Redis at %s wakes workers again", self._address)
+            _LOGGER.info("Redis wakes workers again", extra={"address": self._address})
         return bool(found)
 
     async def check(self) -> None:
@@ -205,18 +206,15 @@ class StreamWakeup:
     async def _claim(self) -> list[Any]:
         """A message whose reader died before it acknowledged it."""
         claimed = await self._client.xautoclaim(
-            STREAM, GROUP, self._consumer, int(1_000 * CLAIM_AFTER_S), count=1, justid=True
+            STREAM, GROUP, self._consumer, int(1_000 * self._claim_after), count=1, justid=True
         )
         return list(claimed)
 
     def _failed(self, error: BaseException) -> None:
         if not self._down:
             self._down = True
-            _LOGGER.warning(
-                "the Redis at %s cannot be reached (%s); jobs are found without it, a few seconds later",
-                self._address,
-                type(error).__name__,
-            )
+            facts = {"address": self._address, "error": type(error).__name__}
+            _LOGGER.warning("Redis out of reach; jobs are found without it, seconds later", extra=facts)
 
 
 def _failures() -> tuple[type[Exception], ...]:

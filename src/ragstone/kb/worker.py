@@ -19,6 +19,7 @@ import anyio
 from ragstone.errors import Conflict, RagstoneError
 from ragstone.ingest import ChunksEmbedded, FileResult, PagesRead
 from ragstone.kb import jobs
+from ragstone.kb.base_settings import settings_of
 from ragstone.kb.bootstrap import App
 from ragstone.kb.jobs import Job
 from ragstone.kb.originals import read_blob
@@ -33,6 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 
 IDLE_S = 5.0
 """A job whose wake-up was lost is found after so long."""
+LOCKED_S = 0.1
 PROGRESS_S = 0.5
 """Progress is written at most so often."""
 GRACE_S = 10.0
@@ -64,7 +66,7 @@ class Worker:
     @classmethod
     def over(cls, parts: App, *, concurrency: int) -> Worker:
         """One that reads the originals of `parts` with the settings of each base."""
-        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=_the_same)
+        return cls(parts, concurrency=concurrency, read_blob=read_blob, settings_of=settings_of)
 
     def stop(self) -> None:
         """Take no more; what runs may end within GRACE_S, and is then given back."""
@@ -100,9 +102,10 @@ class Worker:
                     return job
                 due = await jobs.due_in(database)
             except RagstoneError as error:
-                _LOGGER.warning("no job could be taken: %s", error)
+                _LOGGER.warning("no job could be taken", extra={"code": error.code})
                 due = None
-            await wakeup.wait(IDLE_S if due is None else min(max(due, 0.0), IDLE_S))
+            # One that is due and was not had is locked by somebody at the moment.
+            await wakeup.wait(IDLE_S if due is None else min(max(due, LOCKED_S), IDLE_S))
 
     async def _taken(self, database: Database) -> Job | None:
         # Not cut short: what the table says was taken must be done.
@@ -113,10 +116,10 @@ class Worker:
         while True:
             try:
                 if freed := await jobs.sweep(database):
-                    _LOGGER.warning("%d job(s) of workers that are gone were freed", freed)
+                    _LOGGER.warning("jobs of dead workers freed", extra={"jobs": freed})
                     await wakeup.notify()
             except RagstoneError as error:
-                _LOGGER.warning("jobs of dead workers could not be looked for: %s", error)
+                _LOGGER.warning("jobs of dead workers not looked for", extra={"code": error.code})
             await anyio.sleep(min(self._lease / 3, IDLE_S))
 
     # --- doing it --------------------------------------------------------------------
@@ -159,7 +162,7 @@ class Worker:
             except RagstoneError:
                 kept = now - renewed < self._lease
             if not kept:
-                _LOGGER.info("job %d is no longer ours", attempt.job.job_id)
+                _LOGGER.info("job taken away", extra=attempt.facts)
                 attempt.lost = True
                 scope.cancel()
                 return
@@ -173,20 +176,22 @@ class Worker:
                 ended = await jobs.fail(database, job, error)
         except RagstoneError as failure:
             # The lease runs out, and whoever takes it next finds what is done already.
-            _LOGGER.warning("how job %d ended could not be written: %s", job.job_id, failure)
+            _LOGGER.warning("job's end not written", extra={**attempt.facts, "code": failure.code})
             return
-        if error is None or not ended:
-            _LOGGER.info("job %d (%s) ended", job.job_id, job.kind)
+        if not ended:
+            _LOGGER.info("job taken away", extra=attempt.facts)
+        elif error is None:
+            _LOGGER.info("job done", extra=attempt.facts)
         elif isinstance(error, RagstoneError):
-            _LOGGER.warning("job %d (%s) failed: %s", job.job_id, job.kind, error.code)
+            _LOGGER.warning("job failed", extra={**attempt.facts, "code": error.code})
         else:
-            _LOGGER.error("job %d (%s) failed", job.job_id, job.kind, exc_info=error)
+            _LOGGER.error("job failed", extra=attempt.facts, exc_info=error)
 
     async def _given_back(self, database: Database, job: Job) -> None:
         try:
             await jobs.give_back(database, job)
         except RagstoneError as error:
-            _LOGGER.warning("job %d could not be given back: %s", job.job_id, error)
+            _LOGGER.warning("job not given back", extra={"job_id": job.job_id, "code": error.code})
 
     async def _do(self, database: Database, attempt: _Attempt) -> None:
         job = attempt.job
@@ -220,12 +225,9 @@ class Worker:
     async def _reindex(self, attempt: _Attempt, settings: Settings) -> None:
         attempt.at("build")
         rebuild = await self._parts.rebuild(attempt.on_event, settings=settings)
+        if await rebuild.store.generations.active(attempt.job.base_id) is None:
+            return  # without documents; the first will be made as the settings now say
         await replace(rebuild, store=rebuild.store.guarded(attempt.guard)).run(attempt.job.base_id)
-
-
-async def _the_same(database: Database, base_id: str, settings: Settings) -> Settings:
-    del database, base_id
-    return settings
 
 
 class _Attempt:
@@ -233,11 +235,25 @@ class _Attempt:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self._began = anyio.current_time()
         self.progress = ("", 0.0)
         self.lost = False
         self.error: Exception | None = None
         self.failures: Sequence[Mapping[str, object]] | None = None
         self._all = self._done = 0
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        job = self.job
+        return {
+            "job_id": job.job_id,
+            "kind": job.kind,
+            "base_id": job.base_id,
+            "document_id": job.document_id,
+            "attempt": job.attempts,
+            "seconds": round(anyio.current_time() - self._began, 3),
+        }
 
     def at(self, stage: str, share: float = 0.0) -> None:
         self.progress = (stage, share)

@@ -31,7 +31,17 @@ from ragstone.store.checks import (
 )
 from ragstone.store.hybrid import HybridRule, unread
 from ragstone.terms import analyze
-from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Score, Vectors, checked_top_k
+from ragstone.types import (
+    MEMBER_MARK,
+    Chunk,
+    DeletionReport,
+    Document,
+    Hit,
+    Scope,
+    Score,
+    Vectors,
+    checked_top_k,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,10 +121,14 @@ class MemoryStore:
         entry = entries.get(document_id)
         return None if entry is None else entry.document
 
-    async def revisions(self, base_id: str) -> Mapping[str, str]:
+    async def revisions(self, base_id: str, *, uri: str | None = None) -> Mapping[str, str]:
         entries = await anyio.to_thread.run_sync(self._snapshot)
-        documents = (entry.document for entry in entries.values())
-        return {document.uri: document.revision for document in documents if document.base_id == base_id}
+        documents = (entry.document for entry in entries.values() if entry.document.base_id == base_id)
+        return {
+            document.uri: document.revision
+            for document in documents
+            if uri is None or document.uri == uri or document.uri.startswith(uri + MEMBER_MARK)
+        }
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
         entries = await anyio.to_thread.run_sync(self._snapshot)

@@ -270,10 +270,11 @@ class PostgresStore:
         rows = await self._rows(QUERIES["document"], {"document_id": document_id})
         return encoding.read_document(rows[0]) if rows else None
 
-    async def revisions(self, base_id: str) -> Mapping[str, str]:
-        if not storable(base_id):
+    async def revisions(self, base_id: str, *, uri: str | None = None) -> Mapping[str, str]:
+        if not storable(base_id) or not storable(uri or ""):
             return {}
-        rows = await self._rows(QUERIES["revisions"], {"base_id": base_id})
+        query = QUERIES["revisions" if uri is None else "revisions_of"]
+        rows = await self._rows(query, {"base_id": base_id, "uri": uri})
         return {cast(str, row["uri"]): cast(str, row["revision"]) for row in rows}
 
     async def known_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:

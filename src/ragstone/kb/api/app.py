@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
@@ -15,17 +14,38 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb.api import audit, health, jobs, keys, openapi
+from ragstone.kb import orphans, turns
+from ragstone.kb.api import (
+    asking,
+    audit,
+    bases,
+    documents,
+    health,
+    jobs,
+    keys,
+    openapi,
+    sessions,
+    uploads,
+)
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
 from ragstone.kb.api.edge import Edge
+from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
 
-log = logging.getLogger("ragstone.api")
-
-ROUTERS = (health.router, jobs.router, keys.router, audit.router)
+ROUTERS = (
+    health.router,
+    bases.router,
+    documents.router,
+    uploads.router,
+    asking.router,
+    sessions.router,
+    jobs.router,
+    keys.router,
+    audit.router,
+)
 
 
 def create_app(
@@ -40,9 +60,11 @@ def create_app(
     async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
         try:
             await parts.store()
-            async with beside(), anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                yield
+                tasks.start_soon(orphans.sweeping, parts)
+                async with beside(), turns.looking_after(await parts.database()):
+                    yield
                 tasks.cancel_scope.cancel()
         finally:
             await parts.aclose()
@@ -57,6 +79,7 @@ def create_app(
         generate_unique_id_function=openapi.operation_id,
     )
     api.state.ragstone = parts
+    api.state.running = RunningAnswers()
     api.state.probe = Probe(parts)
     api.add_exception_handler(RagstoneError, on_error)
     api.add_exception_handler(HTTPException, on_http)

@@ -30,7 +30,7 @@ class Change(BaseModel):
 
 
 @router.get("/audit")
-async def listing(
+async def list_audit(
     parts: Parts,
     who: Who,
     limit: Limit = 50,

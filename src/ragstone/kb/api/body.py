@@ -15,7 +15,7 @@ MOST_JSON = 1_000_000
 """Bytes of a JSON body."""
 
 # Where multipart bodies are taken; the route itself counts their bytes.
-_UPLOADS = re.compile(r"/api/bases/[^/]+/(?:documents|files)(?:/[^/]+)?", re.ASCII)
+_UPLOADS = re.compile(r"/api/bases/[^/]+/documents")
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.ASCII | re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 

@@ -31,13 +31,13 @@ class Ready(BaseModel):
 
 
 @router.get("/healthz")
-async def alive() -> Alive:
+async def show_health() -> Alive:
     """The process answers."""
     return Alive(status="ok")
 
 
 @router.get("/readyz", responses={503: {"model": Ready, "description": "Send nobody here yet."}})
-async def ready(request: Request, response: Response) -> Ready:
+async def show_readiness(request: Request, response: Response) -> Ready:
     """Database, wake-ups, blobs and models, each with its state."""
     found = await request.app.state.probe()
     if found.status == "unready":

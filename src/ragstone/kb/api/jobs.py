@@ -88,7 +88,7 @@ async def cancel_job(request: Request, parts: Parts, who: Who, job_id: JobId) ->
 
 @router.post("/jobs/{job_id}/replay", status_code=202)
 async def replay_job(parts: Parts, who: Who, job_id: JobId) -> Queued:
-    """Try one dead job again."""
+    """Try one job again that is dead or was cancelled."""
     who.require("editor")
     return await _queued(parts, await jobs.replay(await parts.database(), who, job_id=job_id))
 

@@ -64,7 +64,7 @@ class Me(BaseModel):
 
 
 @router.post("/keys", status_code=201)
-async def create(body: KeyRequest, parts: Parts, who: Who) -> NewKey:
+async def create_key(body: KeyRequest, parts: Parts, who: Who) -> NewKey:
     """Make a key."""
     who.require("admin")
     info, key = await keys.create(
@@ -76,11 +76,12 @@ async def create(body: KeyRequest, parts: Parts, who: Who) -> NewKey:
         per_minute=body.per_minute,
         expires_at=body.expires_at,
     )
+    (await parts.keyring()).forget()
     return NewKey(**facts(info).model_dump(), key=key)
 
 
 @router.get("/keys")
-async def listing(parts: Parts, who: Who, limit: Limit = 50, offset: Offset = 0) -> Page[KeyFacts]:
+async def list_keys(parts: Parts, who: Who, limit: Limit = 50, offset: Offset = 0) -> Page[KeyFacts]:
     """Every key, the newest first, the revoked ones too."""
     who.require("admin")
     found, total = await keys.listing(await parts.database(), limit=limit, offset=offset)
@@ -88,14 +89,16 @@ async def listing(parts: Parts, who: Who, limit: Limit = 50, offset: Offset = 0)
 
 
 @router.delete("/keys/{key_id}")
-async def revoke(key_id: KeyId, parts: Parts, who: Who) -> KeyFacts:
+async def revoke_key(key_id: KeyId, parts: Parts, who: Who) -> KeyFacts:
     """End a key for good; every server process refuses it within two seconds."""
     who.require("admin")
-    return facts(await keys.revoke(await parts.database(), who, key_id))
+    revoked = await keys.revoke(await parts.database(), who, key_id)
+    (await parts.keyring()).forget()
+    return facts(revoked)
 
 
 @router.get("/me")
-async def me(who: Who) -> Me:
+async def show_me(who: Who) -> Me:
     """What this key may do."""
     return Me(key_id=who.key_id, role=who.role, bases=None if who.bases is None else sorted(who.bases))
 

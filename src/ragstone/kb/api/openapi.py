@@ -33,8 +33,8 @@ _TROUBLE = {
 
 
 def operation_id(route: APIRoute) -> str:
-    """`<resource>_<function>`: what generated clients call their methods by."""
-    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
+    """The function's own name, such as `create_session`: what generated clients call their methods by."""
+    return route.name
 
 
 def document(api: FastAPI) -> dict[str, Any]:
@@ -71,6 +71,10 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         del responses["422"]
     for status, description in _TROUBLE.items():
         responses.setdefault(status, {"description": description, "content": content})
+    for response in responses.values():
+        stream = response.get("content", {}).get("text/event-stream", {})
+        if "itemSchema" in stream:
+            stream.pop("schema", None)  # the framework's: text, as of the whole stream
     operation["security"] = [] if path in OPEN_PATHS else [{"bearer": []}, {"header": []}]
 
 

@@ -16,8 +16,5 @@ LEFT JOIN generation_documents h USING (generation_id)
 GROUP BY b.base_id, b.name, m.identity, b.created_at, g.generation_id
 ORDER BY b.name
 
--- name: base_documents
-SELECT document_id FROM documents WHERE base_id = %(base_id)s
-
 -- name: delete_base
 DELETE FROM bases WHERE base_id = %(base_id)s

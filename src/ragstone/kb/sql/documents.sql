@@ -30,9 +30,3 @@ SELECT c.chunk_id
 FROM chunks c JOIN generations g USING (generation_id)
 WHERE c.document_id = %(document_id)s AND g.state = 'active'
 ORDER BY c.index
-
--- name: document_members
-SELECT m.document_id
-FROM documents d
-JOIN documents m ON m.base_id = d.base_id AND starts_with(m.uri, d.uri || '!/')
-WHERE d.document_id = ANY (%(document_ids)s)

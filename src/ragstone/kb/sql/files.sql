@@ -72,7 +72,7 @@ FOR NO KEY UPDATE
 -- A document that was added on the command line gets a row for what people say about it.
 INSERT INTO files (document_id, base_id, uri, name, media_type, status)
 SELECT document_id, base_id, uri, title, media_type, 'ready' FROM documents
-WHERE document_id = %(document_id)s AND base_id = %(base_id)s
+WHERE document_id = %(document_id)s
 FOR KEY SHARE
 ON CONFLICT DO NOTHING
 
@@ -150,26 +150,28 @@ ORDER BY page.place
 
 -- name: file_text
 SELECT substr(text, %(start)s + 1, %(length)s) AS text, length(text) AS characters, pages, headings
-FROM documents WHERE document_id = %(document_id)s AND base_id = %(base_id)s
+FROM documents WHERE document_id = %(document_id)s
 
 -- name: lock_files
 SELECT blob_hash FROM files
-WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 ORDER BY document_id
 FOR UPDATE
 
--- name: documents_of_base
-SELECT document_id FROM files WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+-- name: documents_to_delete
+SELECT document_id, base_id FROM files
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 UNION
-SELECT document_id FROM documents WHERE base_id = %(base_id)s AND document_id = ANY (%(document_ids)s)
+SELECT document_id, base_id FROM documents
+WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
 ORDER BY document_id
 
 -- name: members_of
 -- A container that failed half way has members and no document of its own.
 SELECT m.document_id
-FROM (SELECT uri FROM files WHERE document_id = ANY (%(document_ids)s)
-      UNION SELECT uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
-JOIN documents m ON m.base_id = %(base_id)s AND starts_with(m.uri, c.uri || '!/')
+FROM (SELECT base_id, uri FROM files WHERE document_id = ANY (%(document_ids)s)
+      UNION SELECT base_id, uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
+JOIN documents m ON m.base_id = c.base_id AND starts_with(m.uri, c.uri || '!/')
 WHERE m.document_id <> ALL (%(document_ids)s)
 ORDER BY m.document_id
 
@@ -182,10 +184,28 @@ UNION
 SELECT document_id FROM documents WHERE base_id = %(base_id)s
 LIMIT %(limit)s
 
--- name: file_for_job
-SELECT uri, name, metadata, blob_hash, media_type, version FROM files WHERE document_id = %(document_id)s
-
 -- name: delete_lost_files
 -- Ready without a document: that was removed on the command line, or as a member that is gone.
 DELETE FROM files f
 WHERE status = 'ready' AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.document_id = f.document_id)
+
+-- name: base_of_document
+SELECT base_id FROM files WHERE document_id = %(document_id)s
+UNION
+SELECT base_id FROM documents WHERE document_id = %(document_id)s
+
+-- name: base_there
+SELECT 1 FROM bases WHERE base_id = %(base_id)s
+
+-- name: list_passages
+SELECT c.chunk_id, c.index, c.start_at AS start, c.end_at AS end, c.text, c.context, c.page, c.headings,
+       c.metadata, c.enabled
+FROM chunks c JOIN generations g USING (generation_id)
+WHERE c.document_id = %(document_id)s AND g.state = 'active'
+ORDER BY c.index
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: boxes_between
+SELECT box FROM documents d CROSS JOIN LATERAL jsonb_array_elements(d.boxes) box
+WHERE d.document_id = %(document_id)s
+  AND (box->>1)::integer < %(end)s AND (box->>2)::integer > %(start)s

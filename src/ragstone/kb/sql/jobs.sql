@@ -107,9 +107,10 @@ WHERE (%(job_id)s::bigint IS NULL OR j.job_id = %(job_id)s)
 ORDER BY j.job_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
--- name: dead_jobs
+-- name: replayable_jobs
 SELECT job_id, kind, base_id, document_id FROM jobs
-WHERE state = 'dead'
+WHERE (%(job_id)s::bigint IS NULL AND state = 'dead'
+       OR job_id = %(job_id)s AND state IN ('dead', 'cancelled'))
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
 ORDER BY document_id, job_id
@@ -119,3 +120,7 @@ SELECT pg_notify('ragstone_jobs', '')
 
 -- name: listen
 LISTEN ragstone_jobs
+
+-- name: file_to_read
+SELECT document_id, uri, name, metadata, blob_hash, media_type, version
+FROM files WHERE document_id = %(document_id)s

@@ -26,6 +26,13 @@ FROM documents WHERE document_id = %(document_id)s
 -- name: revisions
 SELECT uri, revision FROM documents WHERE base_id = %(base_id)s
 
+-- name: revisions_of
+-- A document and its members, whose uris begin with its own and !/ (0 comes after /).
+SELECT uri, revision FROM documents WHERE base_id = %(base_id)s AND uri = %(uri)s
+UNION ALL
+SELECT uri, revision FROM documents
+WHERE base_id = %(base_id)s AND uri >= %(uri)s || '!/' AND uri < %(uri)s || '!0'
+
 -- name: known_vectors
 SELECT DISTINCT ON (v.embedding_hash) v.embedding_hash, v.embedding
 FROM vectors v JOIN models m USING (model_id)

@@ -110,6 +110,15 @@ class WritingContract:
         assert set(await store.revisions("one")) == {"u:1", "u:2"}
         assert await store.revisions("three") == {}
 
+    async def test_revisions_of_a_document_are_its_own_and_its_members(self, store: Store) -> None:
+        for uri in ("u:1", "u:1!/a", "u:1!/é!/b", "u:1!0", "u:10", "u:1!", "U:1!/a"):
+            await put(store, uri, "alpha")
+        await put(store, "u:1", "alpha", base_id="two")
+        assert set(await store.revisions("one", uri="u:1")) == {"u:1", "u:1!/a", "u:1!/é!/b"}
+        assert set(await store.revisions("two", uri="u:1")) == {"u:1"}
+        assert await store.revisions("one", uri="u:2") == {}
+        assert await store.revisions("one", uri="u:\0") == {}
+
     async def test_a_document_may_have_no_chunks(self, store: Store) -> None:
         document = Document(text="", uri="u:1", base_id="one")
         empty = Vectors(model=MODEL, values=np.zeros((0, 3), dtype=np.float32))

@@ -1,0 +1,52 @@
+"""A conversation as Markdown, for people to keep (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragstone.kb.sessions import SessionInfo, StoredMessage
+from ragstone.messages import Language, render
+
+
+def transcript(session: SessionInfo, messages: Sequence[StoredMessage], language: Language) -> str:
+    """Questions and answers in order with their sources; answers that were replaced are left out."""
+    parts = [f"# {session.title}", f"{session.created_at:%Y-%m-%d %H:%M} UTC"]
+    current = [message for message in messages if message.replaced_by is None]
+    # An answer made anew has a later number: it stands behind its question all the same.
+    seqs = {message.message_id: message.seq for message in messages}
+    current.sort(key=lambda message: (seqs.get(message.reply_to or "", message.seq), message.seq))
+    for message in current:
+        if message.role == "user":
+            quoted = "\n".join(f"> {line}".rstrip() for line in message.content.splitlines())
+            parts.append(f"## {render('session.asked', language)}\n\n{quoted}")
+        else:
+            parts.append(_answer(message, language))
+    return "\n\n".join(parts) + "\n"
+
+
+def _answer(message: StoredMessage, language: Language) -> str:
+    parts = [f"## {render('session.answered', language)}"]
+    if message.status != "complete":
+        parts.append(f"*{render(f'session.status_{message.status}', language)}*")
+    if message.content:
+        parts.append(message.content)
+    if sources := _sources(message, language):
+        parts.append(sources)
+    return "\n\n".join(parts)
+
+
+def _sources(message: StoredMessage, language: Language) -> str:
+    """Each source once, with what was taken from it."""
+    lines: list[str] = []
+    for n in sorted({citation["n"] for citation in message.citations}):
+        group = [citation for citation in message.citations if citation["n"] == n]
+        first = group[0]
+        if first.get("removed"):
+            lines.append(f"- [{n}] {render('session.removed', language)}")
+            continue
+        title = first["title"] or first["uri"]
+        page = first["page"]
+        place = title if page is None else render("session.place", language, title=title, page=page)
+        lines.append(f"- [{n}] {place}")
+        lines += [f"  > {' '.join(citation['quote'].split())}" for citation in group]
+    return "\n".join(lines)
