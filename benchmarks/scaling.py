@@ -399,7 +399,8 @@ def report(points: Sequence[Point], command: str) -> list[str]:
         f"{os.cpu_count()} cores, Python {platform.python_version()}, embedded PostgreSQL with its 128 MB of "
         f"shared memory, vectors of {DIMENSION} dimensions in {TOPICS} clusters, passages of some 190 "
         "English words or 320 Chinese characters, one connection. CPU is this process and its server "
-        "process; wall times depend on what else runs.",
+        "process. Both depend on what else runs: the load average was "
+        f"{os.getloadavg()[0]:.0f} at the end. Compare ratios.",
         "",
         "| chunks | ingest CPU ms a chunk | alone in its document | index build CPU s | disk KB a chunk "
         "| memory MB |",

@@ -447,6 +447,15 @@ def test_w33_the_log_says_what_was_asked_for_by_route_and_never_in_words(keyed: 
         client.get(f"/api/audit?action={canary}", headers={"X-Request-ID": "canary-1"})
         client.get(f"/{canary}?q={canary}", headers={"X-Request-ID": "canary-2"})
         client.post("/api/keys", json={"name": canary, "role": canary}, headers={"User-Agent": canary})
+        for path, name in (("ask", "question"), ("ask/stream", "question"), ("search", "query")):
+            assert client.post(f"/api/{path}", json={name: f"What does a {canary} eat?"}).status_code == 200
+        base_id = client.post("/api/bases", json={"name": canary}).json()["base_id"]
+        # A file that cannot be read is the sender's matter, not a fault of the server.
+        for content in (b"", b"\x00\x01\x02" * 500):
+            sent = client.post(
+                f"/api/bases/{base_id}/documents", files=[("files", (f"{canary}.pdf", content))]
+            )
+            assert 400 <= sent.status_code < 500, sent.text
         me = client.get("/api/me").json()
     lines = keyed.log()
     text = log_of(keyed.home).read_text(encoding="utf-8")

@@ -78,6 +78,9 @@ def test_every_message_key_in_the_code_exists_and_none_is_left_over() -> None:
         for text in strings(ast.parse(module.read_text(encoding="utf-8")))
         if KEY.fullmatch(text) and text.partition(".")[0] in areas
     }
+    for queries in SOURCE.rglob("*.sql"):
+        found = re.findall(r"'([a-z]+\.[a-z_]+)'", queries.read_text(encoding="utf-8"))
+        used.update(key for key in found if key.partition(".")[0] in areas)
     known = entries()
     unknown = {
         key
