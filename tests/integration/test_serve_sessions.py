@@ -91,6 +91,7 @@ async def test_a93_w19_list_rename_pin_change_bases_delete(talk: Talk) -> None:
         )
         assert (response.status_code, response.json()["code"]) == (404, "session.not_found")
     assert talk.sql("SELECT 1 FROM messages WHERE session_id = %(id)s", id=first) == []
+    assert talk.sql("SELECT action FROM audit WHERE subject = %(id)s", id=first) == [("session.delete",)]
 
 
 @pytest.mark.parametrize("session_id", ["nothing", "a%00b", "%2e%2e", "x" * 500, "'; DROP TABLE sessions"])

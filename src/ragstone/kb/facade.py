@@ -273,11 +273,8 @@ class KnowledgeBases:
 
     async def remove_base(self, name: str) -> DeletionReport:
         """Remove a base and every document in it; where that was stopped, again for what is left."""
-        database = await self._database()
-        base_id = (await bases.resolve(database, [name]))[0]
-        report = await (await self._app.store()).delete(await bases.document_ids(database, base_id))
-        await bases.remove(database, base_id)
-        return report
+        base_id = (await bases.resolve(await self._database(), [name]))[0]
+        return await removal.remove_base(self._app, OWNER, base_id)
 
     async def reindex(
         self,

@@ -15,6 +15,7 @@ from psycopg.rows import class_row
 from psycopg.sql import SQL
 
 from ragstone.errors import Conflict, InputError, InvalidQuery, NotFound
+from ragstone.kb import audit
 from ragstone.kb.answers import check_bases, database_of, visible_bases
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
@@ -216,8 +217,9 @@ async def delete(database: Database, caller: Caller, session_id: str) -> None:
         NotFound: no such session.
     """
     await one(database, caller, session_id)
-    async with database.connection() as connection:
+    async with database.transaction() as connection:
         await connection.execute(QUERIES["delete_session"], {**reach(caller), "session_id": session_id})
+        await audit.record(connection, caller, "session.delete", subject=session_id)
 
 
 def bases_of(session: SessionInfo, names: Mapping[str, str]) -> list[str] | None:
