@@ -266,7 +266,9 @@ async def test_the_command_line_deletes_uploads_whole_too(app: App, base_id: str
     proof = await bases_of.verify_deleted(document_id)
     assert proof.complete
     assert set(removal.TABLES) < set(proof.left)
-    put_back = "INSERT INTO files (document_id, base_id, uri, name, status) VALUES (%s, %s, 'x', 'x', 'ready')"
+    put_back = (
+        "INSERT INTO files (document_id, base_id, uri, name, status) VALUES (%s, %s, 'x', 'x', 'ready')"
+    )
     await rows(app, put_back, document_id, base_id)
     await rows(app, "INSERT INTO blobs (blob_hash, size) VALUES ('0', 1)")
     proof = await bases_of.verify_deleted(document_id)
