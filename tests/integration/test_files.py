@@ -270,7 +270,7 @@ async def test_the_command_line_deletes_uploads_whole_too(app: App, base_id: str
         "INSERT INTO files (document_id, base_id, uri, name, status) VALUES (%s, %s, 'x', 'x', 'ready')"
     )
     await rows(app, put_back, document_id, base_id)
-    await rows(app, "INSERT INTO blobs (blob_hash, size) VALUES ('0', 1)")
+    await rows(app, "INSERT INTO blobs (blob_hash, size) VALUES (repeat('0', 64), 1)")
     proof = await bases_of.verify_deleted(document_id)
     assert not proof.complete
     assert (proof.left["files"], proof.left["blobs"], proof.left["jobs"]) == (1, 1, 0)
@@ -312,6 +312,7 @@ async def test_metadata_that_is_edited_while_a_job_reads_the_file_is_not_written
             await has_read.wait()
         info = await files.edit(database, OWNER, document_id, metadata={"year": 2024})
         assert info.status == "pending"
+        await (await app.wakeup()).notify()
         edited.set()
         await settled(app)
     info = await files.one(database, OWNER, document_id)

@@ -213,6 +213,8 @@ async def change_document(
         category=body.category,
         metadata=body.metadata,
     )
+    if info.progress is not None:  # a job that begins anew
+        await (await parts.wakeup()).notify()
     return view(info, wanted_language(request))
 
 
