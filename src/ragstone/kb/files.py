@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 from psycopg.rows import dict_row
 
 from ragstone.errors import Conflict, InputError, NotFound
-from ragstone.kb import audit, jobs
+from ragstone.kb import audit, catalog, jobs
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.kb.uploads import checked_category, tidy_name
@@ -118,7 +118,7 @@ async def listing(
     Raises:
         BaseNotFound: not there, or not for this caller.
     """
-    caller.check_bases([base_id])
+    await catalog.check(database, caller, base_id)
     values = _asked(base_id) | {
         "limit": limit,
         "offset": offset,
@@ -129,8 +129,7 @@ async def listing(
         "statuses": None if statuses is None else list(statuses),
     }
     async with database.connection() as connection:
-        found, total = await _listed(connection, values)
-    return found, total
+        return await _listed(connection, values)
 
 
 async def one(database: Database, caller: Caller, document_id: str) -> FileInfo:
@@ -316,10 +315,10 @@ async def retry_failed(database: Database, caller: Caller, base_id: str) -> list
     """Queue every failed file of a base again; their ids. Wake workers afterwards.
 
     Raises:
-        Forbidden, BaseNotFound: not for this caller.
+        Forbidden, BaseNotFound: not for this caller, or not there.
     """
     caller.require("editor")
-    caller.check_bases([base_id])
+    await catalog.check(database, caller, base_id)
     async with database.transaction() as connection:
         rows = await (await connection.execute(QUERIES["failed_files"], {"base_id": base_id})).fetchall()
         document_ids = [cast(str, row[0]) for row in rows]

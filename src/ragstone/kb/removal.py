@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, Conflict, StoreUnavailable
-from ragstone.kb import audit, jobs, orphans
+from ragstone.kb import audit, catalog, jobs, orphans
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.kb.redaction import redact
@@ -43,13 +43,13 @@ async def remove(
     else needs.
 
     Raises:
-        Forbidden, BaseNotFound: not for this caller.
+        Forbidden, BaseNotFound: not for this caller, or no such base.
         StoreUnavailable: the database did not answer, and what is not deleted stays whole; or the
             blob store did not: the documents are gone, and a sweep takes their originals.
     """
     caller.require("editor")
     if base_id is not None:
-        caller.check_bases([base_id])
+        await catalog.check(await parts.database(), caller, base_id)
     report = DeletionReport()
     wanted = [document_id for document_id in dict.fromkeys(document_ids) if storable(document_id)]
     for start in range(0, len(wanted), BATCH):
