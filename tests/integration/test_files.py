@@ -38,7 +38,7 @@ from ragstone.kb.worker import Worker
 from ragstone.messages import render
 from ragstone.testing.databases import temporary_database
 from ragstone.types import Blob, Scope
-from working import application, rows, settled, working
+from working import application, rows, settled, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +79,10 @@ async def work(app: App) -> None:
         tasks.start_soon(worker.run)
         await settled(app, seconds=60)
         worker.stop()
+
+
+async def has(app: App, query: str) -> bool:
+    return bool(await rows(app, query))
 
 
 async def findings(app: App) -> list[str]:
@@ -234,9 +238,7 @@ async def test_c4_a_document_that_is_deleted_while_it_is_read_does_not_come_back
         async with anyio.create_task_group() as tasks:
             worker = Worker.over(app, concurrency=2)
             tasks.start_soon(worker.run)
-            with anyio.fail_after(30):
-                while not await rows(app, "SELECT 1 FROM jobs WHERE state = 'running'"):  # noqa: ASYNC110
-                    await anyio.sleep(0.005)
+            await until(lambda: has(app, "SELECT 1 FROM jobs WHERE state = 'running'"))
             await removal.remove(app, OWNER, [document_id])
             worker.stop()
         for table in ("documents", "chunks", "vectors", "files", "jobs", "blobs"):
@@ -482,7 +484,7 @@ async def test_a_base_is_deleted_while_uploads_come(app: App, base_id: str) -> N
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(more)
-        await anyio.sleep(0.1)
+        await until(lambda: has(app, "SELECT 1 FROM files"))
         await removal.remove_base(app, OWNER, base_id)
     assert await rows(app, "SELECT count(*) FROM bases") == [(0,)]
     assert await findings(app) == []
