@@ -69,7 +69,7 @@ RULES: dict[str, Rule] = {
     "GET /api/documents/{document_id}/text": Rule(),
     "GET /api/documents/{document_id}/chunks": Rule(),
     "PATCH /api/documents/{document_id}/chunks/{chunk_id}": Rule(
-        body=lambda ids: {"enabled": True}, own=(204,)
+        body=lambda ids: {"enabled": False}, own=(204,)
     ),
     "GET /api/documents/{document_id}/download": Rule(),
     "GET /api/keys": Rule(admin=True),
