@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,25 @@ async def test_c4_a_document_that_is_deleted_while_it_is_read_does_not_come_back
             worker.stop()
         for table in ("documents", "chunks", "vectors", "files", "jobs", "blobs"):
             assert await rows(app, f"SELECT count(*) FROM {table}") == [(0,)], table
+
+
+async def test_c45_who_waits_for_a_file_does_not_hold_its_document(app: App, base_id: str) -> None:
+    """Else a deletion, which has the file and wants the document, would wait in a circle with it."""
+    document_id = await upload(app, base_id, "a.txt")
+    await work(app)
+    database = await app.database()
+    waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with database.connection() as deleting, anyio.create_task_group() as tasks:
+        await deleting.execute("SELECT FROM files WHERE document_id = %s FOR UPDATE", [document_id])
+        tasks.start_soon(partial(files.text, database, OWNER, document_id, start=0, length=9))
+        tasks.start_soon(partial(files.edit, database, OWNER, document_id, category="plans"))
+        await until(lambda: has(app, f"SELECT {waiting} HAVING count(*) = 2"))
+        await deleting.execute(
+            "SELECT FROM documents WHERE document_id = %s FOR UPDATE NOWAIT", [document_id]
+        )
+        await deleting.rollback()
+    info = await files.one(database, OWNER, document_id)
+    assert (info.accesses, info.category) == (1, "plans")
 
 
 async def test_deletion_is_for_editors_within_their_bases(app: App, base_id: str) -> None:
