@@ -256,7 +256,7 @@ async def test_c45_who_waits_for_a_file_does_not_hold_its_document(app: App, bas
         await deleting.execute("SELECT FROM files WHERE document_id = %s FOR UPDATE", [document_id])
         tasks.start_soon(partial(files.text, database, OWNER, document_id, start=0, length=9))
         tasks.start_soon(partial(files.edit, database, OWNER, document_id, category="plans"))
-        await until(lambda: has(app, f"SELECT {waiting} HAVING count(*) = 2"))
+        await until(lambda: has(app, f"SELECT 1 {waiting} HAVING count(*) = 2"))
         await deleting.execute(
             "SELECT FROM documents WHERE document_id = %s FOR UPDATE NOWAIT", [document_id]
         )
