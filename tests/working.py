@@ -57,7 +57,7 @@ async def until(true: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_S)
     """Wait until something is so, at most so long."""
     with anyio.fail_after(seconds):
         while not await true():  # noqa: ASYNC110 (other processes change it)
-            await anyio.sleep(0.02)
+            await anyio.sleep(0.01)
 
 
 async def states(app: App) -> set[str]:

@@ -115,7 +115,9 @@ def verify_deleted(document: DeletedId, as_json: Json = False) -> int:
     else:
         moment = f"{proof.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}"
         terminal.line(say("cli.proof_deleted", document_id=document, moment=moment))
-        rows = [(table, f"{proof.deleted[table]:,}", f"{left:,}") for table, left in proof.left.items()]
+        # Of the application's tables it is not on record how many went.
+        gone = {table: f"{count:,}" for table, count in proof.deleted.items()}
+        rows = [(table, gone.get(table, "-"), f"{left:,}") for table, left in proof.left.items()]
         terminal.table([("", say("cli.proof_rows"), say("cli.proof_left")), *rows], indent=2)
         tables = ", ".join(table for table, left in proof.left.items() if left)
         if tables:

@@ -15,8 +15,8 @@ from psycopg.sql import SQL
 from ragstone.address import readable
 from ragstone.errors import InputError, NotFound
 from ragstone.kb.bases import QUERIES
+from ragstone.metadata import storable
 from ragstone.postgres.pool import Database
-from ragstone.store.checks import storable
 from ragstone.store.encoding import read_remarks
 from ragstone.types import Remark
 

@@ -93,7 +93,7 @@ class NotifyWakeup:
 
     async def _listens(self) -> Connection:
         if self._connection is None:
-            self._connection = await self._listening.enter_async_context(self._database.connection())
+            self._connection = await self._listening.enter_async_context(self._database.beside())
             await self._connection.execute(QUERIES["listen"])
             await self._connection.commit()
         return self._connection

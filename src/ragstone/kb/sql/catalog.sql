@@ -18,7 +18,9 @@ WHERE base_id = %(base_id)s
 UPDATE bases SET name = %(name)s WHERE base_id = %(base_id)s
 
 -- name: count_base_access
-INSERT INTO base_details (base_id, accesses) VALUES (%(base_id)s, 1)
+INSERT INTO base_details (base_id, accesses)
+SELECT base_id, 1 FROM bases WHERE base_id = %(base_id)s
+FOR KEY SHARE
 ON CONFLICT (base_id) DO UPDATE SET accesses = base_details.accesses + 1
 
 -- name: list_base_details
