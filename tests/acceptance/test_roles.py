@@ -20,7 +20,9 @@ PATHS: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="u
 OPERATIONS = sorted(f"{method.upper()} {path}" for path, methods in PATHS.items() for method in methods)
 
 # The least role, for what a reader may not; everything else is a reader's.
+HIDING = "PATCH /api/documents/{document_id}/chunks/{chunk_id}"
 EDITOR = {
+    HIDING,
     "POST /api/bases/{base_id}/documents",
     "POST /api/bases/{base_id}/documents/retry",
     "POST /api/bases/{base_id}/documents/delete",
@@ -61,7 +63,7 @@ BODIES: dict[str, Any] = {
     "POST /api/bases/{base_id}/addresses": {"url": "http://127.0.0.1:1/x"},
     "POST /api/bases/{base_id}/documents/delete": {"document_ids": ["none"]},
     "PATCH /api/documents/{document_id}": {"category": "c"},
-    "PATCH /api/documents/{document_id}/chunks/{chunk_id}": {"enabled": True},
+    HIDING: {"enabled": True},
     "POST /api/keys": {"name": "k", "role": "reader"},
 }
 NOWHERE = {"key_id": "none", "chunk_id": "none", "job_id": "999999999", "message_id": "none"}
@@ -111,8 +113,7 @@ def filled(api: Api, name: str) -> dict[str, str]:
 
 
 def test_the_tables_of_this_test_name_operations_that_exist() -> None:
-    assert set(BODIES) - set(OPERATIONS) == {"PATCH /api/documents/{document_id}/chunks/{chunk_id}"}
-    assert (EDITOR | ADMIN) - set(OPERATIONS) == set()
+    assert (EDITOR | ADMIN | set(BODIES)) - set(OPERATIONS) - {HIDING} == set()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

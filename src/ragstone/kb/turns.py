@@ -251,7 +251,8 @@ async def repair(database: Database) -> int:
             return 0
         documents = [document_id for _, found in dead for document_id in found]
         await redact(connection, await missing_documents(connection, documents))
-        await connection.execute(QUERIES["repair_messages"], {"message_ids": [row[0] for row in dead]})
+        values = {"message_ids": [row[0] for row in dead], "error_code": "session.interrupted"}
+        await connection.execute(QUERIES["repair_messages"], values)
     log.warning("unfinished answers ended", extra={"messages": len(dead)})
     return len(dead)
 
