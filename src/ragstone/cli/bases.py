@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from ragstone.cli.answers import local_path
+from ragstone.cli.answers import SHORT_ID, local_path
 from ragstone.cli.options import Base, Json
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import base_json, info_json, proof_json
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.facade import KnowledgeBases
     from ragstone.store.deletion import Proof
-
-SHORT_ID = 12
 
 References = Annotated[
     Optional[list[str]],  # noqa: UP045 (read by typer at run time)
@@ -66,7 +64,7 @@ def _row(info: DocumentInfo) -> tuple[str, ...]:
     size = say("cli.list_chunks", chunks=info.chunks)
     if info.pages:
         size = f"{say('cli.list_pages', pages=info.pages)}, {size}"
-    name, file = info.title or info.uri, Path(local_path(info.uri)).name
+    name, file = info.title or info.uri, info.name or Path(local_path(info.uri)).name
     if file != name:
         name = f"{name}  ({file})"
     warned = say("cli.list_warnings", count=len(info.warnings)) if info.warnings else ""

@@ -23,12 +23,16 @@ from ragstone.types import Remark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentInfo:
-    """A stored document without its text. `pages` is 0 where the format has none."""
+    """A stored document without its text. `pages` is 0 where the format has none.
+
+    `name` is that of an uploaded file, None for what the command line read.
+    """
 
     document_id: str
     base: str
     uri: str
     title: str
+    name: str | None
     media_type: str
     chunks: int
     characters: int

@@ -68,6 +68,10 @@ class Anew(RequestBody):
     top_k: int | None = None
 
 
+ANEW = Anew()
+"""What a request without a body means."""
+
+
 class Rating(RequestBody):
     """What an answer was worth; null takes it back."""
 
@@ -227,7 +231,7 @@ async def stream_message(
 
 @router.post("/sessions/{session_id}/messages/{message_id}/regenerate")
 async def regenerate_message(
-    request: Request, session_id: str, message_id: str, body: Anew, parts: Parts, who: Who
+    request: Request, session_id: str, message_id: str, parts: Parts, who: Who, body: Anew = ANEW
 ) -> Replied:
     """A new answer in place of this one, whole."""
     return await _replied(request, parts, *await _again(parts, who, session_id, message_id, body))
@@ -239,7 +243,7 @@ async def regenerate_message(
     responses=STREAM,
 )
 async def regenerate_message_stream(
-    request: Request, session_id: str, message_id: str, body: Anew, parts: Parts, who: Who
+    request: Request, session_id: str, message_id: str, parts: Parts, who: Who, body: Anew = ANEW
 ) -> EventStream:
     """A new answer in place of this one, as it is being written."""
     return _streamed(request, parts, *await _again(parts, who, session_id, message_id, body))

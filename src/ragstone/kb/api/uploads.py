@@ -231,8 +231,10 @@ def _refused(name: str, error: RagstoneError, request: Request) -> UploadItem:
 
 
 def _note(fields: dict[str, str], name: str, value: str, *, late: bool) -> None:
-    if late or name not in _FIELDS or name == "files":
+    if name not in _FIELDS or name == "files":
         raise InputError("upload.field", name=name[:80])
+    if late:
+        raise InputError("upload.field_late", name=name)
     fields[name] = value
 
 
