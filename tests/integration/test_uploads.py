@@ -26,7 +26,7 @@ from ragstone.kb.blobs import BlobStore
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.settings import Settings
-from ragstone.kb.uploads import Spool, Target, tidy_name
+from ragstone.kb.uploads import Spool, Target, Uploaded, tidy_name
 from ragstone.testing.databases import temporary_database
 
 pytestmark = pytest.mark.anyio
