@@ -136,13 +136,6 @@ def test_both_pages_tell_the_same_commands() -> None:
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("page", [page for page, _ in PAGES])
-def test_every_link_of_the_pages_leads_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link}
-    assert {link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()} == set()
-
-
 @pytest.mark.parametrize(("page", "readme"), PAGES)
 def test_the_first_screen_says_what_it_is_and_starts_it_in_two_commands(page: str, readme: str) -> None:
     text = (ROOT / readme).read_text(encoding="utf-8")
