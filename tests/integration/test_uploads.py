@@ -230,9 +230,9 @@ async def test_addresses_wait_for_their_bytes_and_are_read_again_when_asked_anew
     file = (await rows(app, "SELECT uri, name, blob_hash, status FROM files"))[0]
     assert file == ("https://example.org/docs/%E9%A5%AD.html?page=2", "饭.html", None, "pending")
     await rows(app, "UPDATE files SET status = 'ready' RETURNING 1")
-    # The job that waited for it since then.
-    again = replace(first, outcome="new_version")
-    assert (await uploads.add_address(database, OWNER, url, target)) == again
+    anew = await uploads.add_address(database, OWNER, url, target)
+    assert (anew.document_id, anew.outcome) == (first.document_id, "new_version")
+    assert anew.job_id is not None
     for wrong in (
         "ftp://a/b",
         "file:///etc/passwd",
