@@ -239,7 +239,7 @@ async def test_c4_a_document_that_is_deleted_while_it_is_read_does_not_come_back
         async with anyio.create_task_group() as tasks:
             worker = Worker.over(app, concurrency=2)
             tasks.start_soon(worker.run)
-            await until(lambda: has(app, "SELECT 1 FROM jobs WHERE state = 'running'"))
+            await until(lambda: has(app, "SELECT 1 FROM jobs WHERE state = 'running'"), every=0.005)
             await removal.remove(app, OWNER, [document_id])
             worker.stop()
         for table in ("documents", "chunks", "vectors", "files", "jobs", "blobs"):
