@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from provider import WAIT, Provider
 from ragstone.kb.facade import KnowledgeBases
 from ragstone.kb.settings import load
 from serving import serving
+from working import until
 
 FERRY = "The ferry leaves Halm at 22:15. Dogs travel free of charge."
 LAKE = "Lake Oster is 31 metres deep. Its water is cold in June."
@@ -65,7 +66,7 @@ class Talk:
         async def reached() -> bool:
             return (await self.message(session_id, message_id))["status"] == status
 
-        await until(reached)
+        await until(reached, seconds=3 * WAIT)
         return await self.message(session_id, message_id)
 
     def sql(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
@@ -82,13 +83,6 @@ class Talk:
     async def streamed(self, path: str, **body: Any) -> list[Event]:
         async with self.stream(path, **body) as stream:
             return [event async for event in stream]
-
-
-async def until(met: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until another process has come so far; `TimeoutError` after half a minute."""
-    with anyio.fail_after(3 * WAIT):
-        while not await met():  # noqa: ASYNC110 (there is no event to wait for)
-            await anyio.sleep(0.05)
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[Event]:

@@ -138,6 +138,8 @@ class Wire:
             head.append(f"Content-Type: {media_type}")
         if self._key:
             head.append(f"Authorization: Bearer {self._key}")
+        if self._streams is not None and self._streams[0].at_eof():
+            self.drop()  # a server closes a connection that says nothing for some seconds
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
         reader, writer = self._streams

@@ -53,11 +53,14 @@ async def rows(app: App, query: str, *values: object) -> list[tuple[Any, ...]]:
         return await cursor.fetchall() if cursor.description else []
 
 
-async def until(true: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_S) -> None:
-    """Wait until something is so, at most so long."""
+async def until(true: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_S, every: float = 0.05) -> None:
+    """Wait until something is so, at most so long.
+
+    Whoever asks a server does not ask more often: nobody reads its log, which holds up what is full.
+    """
     with anyio.fail_after(seconds):
         while not await true():  # noqa: ASYNC110 (other processes change it)
-            await anyio.sleep(0.02)
+            await anyio.sleep(every)
 
 
 async def states(app: App) -> set[str]:

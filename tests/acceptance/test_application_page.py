@@ -31,7 +31,7 @@ def test_every_route_that_the_page_names_exists() -> None:
 
 
 def test_every_command_that_the_page_names_exists() -> None:
-    named = set(re.findall(r"(?:^|`| )ragstone ([a-z]+)", PAGE, re.MULTILINE))
+    named = set(re.findall(r"(?:^|`| )ragstone ([a-z][a-z-]+)", PAGE, re.MULTILINE))
     assert {"serve", "key", "config", "worker"} <= named
     assert named - set(COMMANDS) == set()
 

@@ -68,6 +68,9 @@ RULES: dict[str, Rule] = {
     "POST /api/documents/{document_id}/retry": Rule(own=(202, 409)),
     "GET /api/documents/{document_id}/text": Rule(),
     "GET /api/documents/{document_id}/chunks": Rule(),
+    "PATCH /api/documents/{document_id}/chunks/{chunk_id}": Rule(
+        body=lambda ids: {"enabled": False}, own=(204,)
+    ),
     "GET /api/documents/{document_id}/download": Rule(),
     "GET /api/keys": Rule(admin=True),
     "POST /api/keys": Rule(

@@ -64,7 +64,7 @@ async def test_a_key_is_shown_once_and_only_its_hash_is_stored(database: Databas
     assert key[len(info.prefix) :] not in dump
     caller = await Keyring(database).caller(key)
     assert caller == Caller(key_id=info.key_id, role="reader", bases=frozenset({base_id}))
-    listed, total = await keys.listing(database, limit=10)
+    listed, total = await keys.listing(database, OWNER, limit=10)
     assert total == 1
     assert listed[0].last_used_at is not None
 
@@ -91,7 +91,7 @@ async def test_a_key_that_makes_no_sense_is_not_made(
     with pytest.raises((InputError, BaseNotFound)) as refused:
         await keys.create(database, OWNER, **({"name": "k", "role": "reader"} | values))  # type: ignore[arg-type]
     assert refused.value.code == code
-    assert await keys.listing(database, limit=10) == ([], 0)
+    assert await keys.listing(database, OWNER, limit=10) == ([], 0)
     assert not await keys.made_any(database)
 
 
@@ -194,8 +194,9 @@ async def test_the_audit_is_written_with_the_change_or_not_at_all(database: Data
 
     with pytest.raises(psycopg.errors.DivisionByZero):
         await fail_half_way()
-    await audit.record(database, admin, "base.create", base_id="b", subject="b", detail={"name": "纸"})
-    entries, total = await audit.listing(database, limit=2)
+    async with database.transaction() as connection:
+        await audit.record(connection, admin, "base.create", base_id="b", subject="b", detail={"name": "纸"})
+    entries, total = await audit.listing(database, OWNER, limit=2)
     assert total == 3
     assert [entry.action for entry in entries] == ["base.create", "key.revoke"]
     assert (entries[0].detail, entries[0].key_id, entries[1].subject) == (
@@ -203,7 +204,7 @@ async def test_the_audit_is_written_with_the_change_or_not_at_all(database: Data
         info.key_id,
         info.key_id,
     )
-    oldest, _ = await audit.listing(database, limit=2, offset=2)
+    oldest, _ = await audit.listing(database, OWNER, limit=2, offset=2)
     assert [(entry.action, entry.key_id) for entry in oldest] == [("key.create", None)]
     for filters, count in (
         ({"action": "key.revoke"}, 1),
@@ -212,4 +213,4 @@ async def test_the_audit_is_written_with_the_change_or_not_at_all(database: Data
         ({"since": entries[0].at}, 1),
         ({"until": entries[0].at}, 2),
     ):
-        assert (await audit.listing(database, limit=10, **filters))[1] == count  # type: ignore[arg-type]
+        assert (await audit.listing(database, OWNER, limit=10, **filters))[1] == count  # type: ignore[arg-type]

@@ -110,7 +110,8 @@ def connection(embedded_database: str) -> Iterator[psycopg.Connection]:
         psycopg.connect(conninfo, autocommit=True) as connection,
     ):
         connection.execute(
-            "CREATE TEMP TABLE chunks (base_id text, metadata jsonb, generation_id integer DEFAULT 1)"
+            "CREATE TEMP TABLE chunks (base_id text, metadata jsonb, generation_id integer DEFAULT 1,"
+            " enabled boolean DEFAULT true)"
         )
         connection.execute("CREATE TEMP TABLE generations (generation_id integer, state text)")
         yield connection

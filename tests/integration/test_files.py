@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,14 @@ from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.catalog import BaseChanges
 from ragstone.kb.deep_check import deep_check
 from ragstone.kb.facade import KnowledgeBases
-from ragstone.kb.settings import Settings
+from ragstone.kb.jobs import Job
+from ragstone.kb.originals import read_blob
 from ragstone.kb.uploads import Spool, Target
 from ragstone.kb.worker import Worker
 from ragstone.messages import render
 from ragstone.testing.databases import temporary_database
-from ragstone.types import Scope
+from ragstone.types import Blob, Scope
+from working import application, rows, settled, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -52,10 +55,8 @@ def conninfo(embedded_database: str) -> Iterator[str]:
 
 @pytest.fixture
 async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
-    app = App(Settings(home=tmp_path, database_url=conninfo, test_embedder="fake"))
-    await app.store()
-    yield app
-    await app.aclose()
+    async with application(conninfo, tmp_path) as app:
+        yield app
 
 
 @pytest.fixture
@@ -77,15 +78,12 @@ async def work(app: App) -> None:
     worker = Worker.over(app, concurrency=2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run)
-        with anyio.fail_after(60):
-            while await rows(app, "SELECT 1 FROM jobs WHERE state IN ('queued', 'running')"):  # noqa: ASYNC110
-                await anyio.sleep(0.05)
+        await settled(app, seconds=60)
         worker.stop()
 
 
-async def rows(app: App, query: str) -> list[tuple[Any, ...]]:
-    async with (await app.database()).connection() as connection:
-        return await (await connection.execute(query)).fetchall()  # pyright: ignore[reportArgumentType]
+async def has(app: App, query: str) -> bool:
+    return bool(await rows(app, query))
 
 
 async def findings(app: App) -> list[str]:
@@ -241,13 +239,30 @@ async def test_c4_a_document_that_is_deleted_while_it_is_read_does_not_come_back
         async with anyio.create_task_group() as tasks:
             worker = Worker.over(app, concurrency=2)
             tasks.start_soon(worker.run)
-            with anyio.fail_after(30):
-                while not await rows(app, "SELECT 1 FROM jobs WHERE state = 'running'"):  # noqa: ASYNC110
-                    await anyio.sleep(0.005)
+            await until(lambda: has(app, "SELECT 1 FROM jobs WHERE state = 'running'"), every=0.005)
             await removal.remove(app, OWNER, [document_id])
             worker.stop()
         for table in ("documents", "chunks", "vectors", "files", "jobs", "blobs"):
             assert await rows(app, f"SELECT count(*) FROM {table}") == [(0,)], table
+
+
+async def test_c45_who_waits_for_a_file_does_not_hold_its_document(app: App, base_id: str) -> None:
+    """Else a deletion, which has the file and wants the document, would wait in a circle with it."""
+    document_id = await upload(app, base_id, "a.txt")
+    await work(app)
+    database = await app.database()
+    waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with database.connection() as deleting, anyio.create_task_group() as tasks:
+        await deleting.execute("SELECT FROM files WHERE document_id = %s FOR UPDATE", [document_id])
+        tasks.start_soon(partial(files.text, database, OWNER, document_id, start=0, length=9))
+        tasks.start_soon(partial(files.edit, database, OWNER, document_id, category="plans"))
+        await until(lambda: has(app, f"SELECT 1 {waiting} HAVING count(*) = 2"))
+        await deleting.execute(
+            "SELECT FROM documents WHERE document_id = %s FOR UPDATE NOWAIT", [document_id]
+        )
+        await deleting.rollback()
+    info = await files.one(database, OWNER, document_id)
+    assert (info.accesses, info.category) == (1, "plans")
 
 
 async def test_deletion_is_for_editors_within_their_bases(app: App, base_id: str) -> None:
@@ -270,10 +285,61 @@ async def test_the_command_line_deletes_uploads_whole_too(app: App, base_id: str
     bases_of = KnowledgeBases(app)
     report = await bases_of.remove(document_id)
     assert (report.rows["files"], report.rows["blobs"], report.rows["chunks"]) == (1, 1, 1)
-    assert (await bases_of.verify_deleted(document_id)).complete
+    proof = await bases_of.verify_deleted(document_id)
+    assert proof.complete
+    assert set(removal.TABLES) < set(proof.left)
+    put_back = (
+        "INSERT INTO files (document_id, base_id, uri, name, status) VALUES (%s, %s, 'x', 'x', 'ready')"
+    )
+    await rows(app, put_back, document_id, base_id)
+    await rows(app, "INSERT INTO blobs (blob_hash, size) VALUES (repeat('0', 64), 1)")
+    proof = await bases_of.verify_deleted(document_id)
+    assert not proof.complete
+    assert (proof.left["files"], proof.left["blobs"], proof.left["jobs"]) == (1, 1, 0)
     await bases_of.remove_base("papers")
+    assert await orphans.sweep(await app.database(), await app.blobs()) == 1
     assert await rows(app, "SELECT count(*) FROM bases") == [(0,)]
     assert await findings(app) == []
+
+
+@pytest.mark.calls_blocking_parts
+async def test_a_sync_takes_an_uploaded_document_out_whole(app: App, base_id: str, tmp_path: Path) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "kept.txt").write_text("Ferns like it wet.")
+    await upload(app, base_id, "gone.txt", uri=(folder / "gone.txt").as_uri())
+    await work(app)
+    result = await KnowledgeBases(app).sync(folder, base="papers")
+    assert (result.added, len(result.gone), result.deleted.rows["files"]) == (1, 1, 1)
+    for table in ("files", "jobs", "blobs"):
+        assert await rows(app, f"SELECT count(*) FROM {table}") == [(0,)], table
+    assert await findings(app) == []
+
+
+async def test_metadata_that_is_edited_while_a_job_reads_the_file_is_not_written_over(
+    app: App, base_id: str
+) -> None:
+    database = await app.database()
+    document_id = await upload(app, base_id, "a.txt", metadata={"year": 2023})
+    has_read, edited = anyio.Event(), anyio.Event()
+
+    async def read(parts: App, job: Job) -> Blob:
+        blob = await read_blob(parts, job)
+        has_read.set()
+        await edited.wait()
+        return blob
+
+    async with working(app, read=read):
+        with anyio.fail_after(30):
+            await has_read.wait()
+        info = await files.edit(database, OWNER, document_id, metadata={"year": 2024})
+        assert info.status == "pending"
+        await (await app.wakeup()).notify()
+        edited.set()
+        await settled(app)
+    info = await files.one(database, OWNER, document_id)
+    assert (info.status, dict(info.own_metadata)) == ("ready", {"year": 2024})
+    assert info.metadata["year"] == 2024
 
 
 async def test_metadata_that_is_edited_is_what_filters_see(app: App, base_id: str) -> None:
@@ -438,7 +504,7 @@ async def test_a_base_is_deleted_while_uploads_come(app: App, base_id: str) -> N
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(more)
-        await anyio.sleep(0.1)
+        await until(lambda: has(app, "SELECT 1 FROM files"))
         await removal.remove_base(app, OWNER, base_id)
     assert await rows(app, "SELECT count(*) FROM bases") == [(0,)]
     assert await findings(app) == []

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ragstone.errors import BaseNotFound, Conflict, NoText, NotFound, ProviderUnavailable
-from ragstone.kb import bases, jobs
+from ragstone.errors import BaseNotFound, Conflict, Forbidden, NoText, NotFound, ProviderUnavailable
+from ragstone.kb import audit, bases, jobs
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.jobs import MAX_ATTEMPTS, Job
@@ -62,7 +62,7 @@ async def test_w10_a_job_is_queued_with_the_transaction_that_needs_it_or_not_at_
 ) -> None:
     async def half_done() -> None:
         async with database.transaction() as connection:
-            await jobs.enqueue(connection, kind="reindex", base_id=base_id)
+            await jobs.enqueue_reindex(connection, base_id)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -77,7 +77,8 @@ async def test_a_document_has_one_job_and_what_is_asked_while_it_runs_is_done_af
 
     async def ask_again() -> int:
         async with database.transaction() as connection:
-            return await jobs.enqueue(connection, kind="index", base_id=base_id, document_id=document_id)
+            (queued,) = await jobs.enqueue_index(connection, [document_id])
+            return queued
 
     job_id = (await rows(app, "SELECT job_id FROM jobs"))[0][0]
     assert await ask_again() == job_id
@@ -147,6 +148,9 @@ async def test_c10_a_file_that_cannot_be_read_is_dead_at_once_and_the_reason_lea
     job = await jobs.one(database, OWNER, job_id)
     assert (job.state, job.error_code, job.progress) == ("done", None, 1.0)
     assert (await jobs.listing(database, OWNER))[1] == 1
+    assert await jobs.listing(database, OWNER, offset=5) == ([], 1)
+    done = [entry.action for entry in (await audit.listing(database, OWNER, limit=9))[0]]
+    assert done == ["job.replay", "document.upload"]
     with pytest.raises(Conflict):
         await jobs.replay(database, OWNER, job_id=job_id)
 
@@ -217,6 +221,8 @@ async def test_jobs_of_bases_that_a_key_may_not_see_are_not_there(
     await upload(app, base_id, "Orchids need shade.")
     job = await taken(database)
     assert await jobs.fail(database, job, NoText("ingest.no_text", name="x"))
+    with pytest.raises(Forbidden):
+        await jobs.listing(database, Caller(key_id="k", role="reader"))
     stranger = Caller(key_id="k", role="editor", bases=frozenset({"other"}))
     assert await jobs.listing(database, stranger) == ([], 0)
     assert await jobs.listing(database, OWNER, base_id="no\0where") == ([], 0)

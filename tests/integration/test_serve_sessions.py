@@ -10,7 +10,8 @@ import pytest
 
 from provider import Fault
 from ragstone.testing.databases import temporary_database
-from talking import FERRY, Talk, filled, joined, named, talking, until
+from talking import FERRY, Talk, filled, joined, named, talking
+from working import until
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,8 @@ from provider import WAIT, Fault, Provider
 from ragstone.testing.databases import temporary_database
 from services import free_port
 from serving import address_of, process
-from talking import FERRY, Talk, filled, joined, until
+from talking import FERRY, Talk, filled, joined
+from working import until
 
 pytestmark = pytest.mark.anyio
 

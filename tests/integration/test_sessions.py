@@ -10,7 +10,7 @@ import pytest
 
 from ragstone.errors import BaseNotFound, NotFound
 from ragstone.kb import sessions, turns
-from ragstone.kb.answers import Ending, Question, database_of, prepare
+from ragstone.kb.answers import Ending, Question, prepare
 from ragstone.kb.bases import ids_by_name
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, AccessRole, Caller
@@ -47,7 +47,7 @@ async def app(database: str, tmp_path: Path) -> AsyncIterator[App]:
 
 
 async def asked(app: App, *, caller: Caller = OWNER) -> tuple[Database, Turn, Question]:
-    database = await database_of(app)
+    database = await app.database()
     session = await sessions.create(app, caller, base_ids=None, title="T", language="en")
     question = await prepare(app, caller, WHEN, base_ids=None)
     return database, await turns.begin(database, caller, session.session_id, WHEN), question
@@ -63,7 +63,7 @@ async def stored(database: Database, place: Turn) -> StoredMessage:
 
 async def delete_documents(app: App) -> list[str]:
     """Every document, as the command line does; the ids."""
-    database = await database_of(app)
+    database = await app.database()
     async with database.connection() as connection:
         rows = await (await connection.execute("SELECT document_id FROM documents")).fetchall()
     ids = [row[0] for row in rows]
@@ -77,7 +77,7 @@ def nothing_left(message: StoredMessage) -> bool:
 
 
 async def test_c44_sessions_are_seen_by_the_key_that_made_them_and_by_admins_of_every_base(app: App) -> None:
-    database = await database_of(app)
+    database = await app.database()
     names = await ids_by_name(database)
     callers: dict[str, Caller] = {}
     roles: tuple[tuple[str, AccessRole, frozenset[str] | None], ...] = (

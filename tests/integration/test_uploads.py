@@ -229,9 +229,9 @@ async def test_addresses_wait_for_their_bytes_and_are_read_again_when_asked_anew
     file = (await rows(app, "SELECT uri, name, blob_hash, status FROM files"))[0]
     assert file == ("https://example.org/docs/%E9%A5%AD.html?page=2", "饭.html", None, "pending")
     await rows(app, "UPDATE files SET status = 'ready' RETURNING 1")
-    assert (await uploads.add_address(database, OWNER, url, target)) == Uploaded(
-        document_id=first.document_id, outcome="new_version"
-    )
+    anew = await uploads.add_address(database, OWNER, url, target)
+    assert (anew.document_id, anew.outcome) == (first.document_id, "new_version")
+    assert anew.job_id is not None
     for wrong in (
         "ftp://a/b",
         "file:///etc/passwd",

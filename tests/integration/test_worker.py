@@ -149,11 +149,11 @@ async def test_w11_a_worker_that_lost_its_lease_writes_nothing_and_another_does_
 ) -> None:
     document_id = await upload(app, base_id, ORCHIDS)
     late = Gate()
-    async with working(app, concurrency=1, read=late), application(conninfo, tmp_path) as other:
+    async with working(app, read=late, concurrency=1), application(conninfo, tmp_path) as other:
         await late.wait()
         await rows(app, "UPDATE jobs SET lease_until = now() - interval '1 second'")
         now = Gate()
-        async with working(other, concurrency=1, read=now):
+        async with working(other, read=now, concurrency=1):
             await now.wait()
             late.open.set()
             # The late one is done with this job when it is ready for the next.

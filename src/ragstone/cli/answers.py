@@ -13,6 +13,10 @@ from ragstone.cli.words import say
 from ragstone.types import MEMBER_MARK, Answer, Citation
 
 QUOTE_LENGTH = 160
+SHORT_ID = 12
+"""Characters of an id that people are shown."""
+UPLOADED = "sha256:"
+"""An upload without an address of its own has that of its bytes, which opens nothing."""
 
 
 def show_text(terminal: Terminal, answer: Answer, streamed: str = "") -> None:
@@ -51,12 +55,22 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
         terminal.line(f"[{n}] {place(first.title or first.uri, first.page)}", style="bold")
         for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
             terminal.line(f"“{quote}”", indent=4)
-        terminal.link(local_path(first.uri), opening(first.uri, first.page), indent="    ")
+        show_address(terminal, first.uri, first.page, first.document_id, indent="    ")
 
 
 def place(title: str, page: int | None) -> str:
     """A title with its page."""
     return title if page is None else say("cli.place", title=title, page=page)
+
+
+def show_address(
+    terminal: Terminal, uri: str, page: int | None, document_id: str, *, indent: str = ""
+) -> None:
+    """Where a passage stands: an address that opens, or of what was uploaded the command that shows it."""
+    if uri.startswith(UPLOADED):
+        terminal.line(f"ragstone show {document_id[:SHORT_ID]}", indent=len(indent))
+    else:
+        terminal.link(local_path(uri), opening(uri, page), indent=indent)
 
 
 def local_path(uri: str) -> str:

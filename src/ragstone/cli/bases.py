@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from ragstone.cli.answers import local_path
+from ragstone.cli.answers import SHORT_ID, local_path
 from ragstone.cli.options import Base, Json
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import base_json, info_json, proof_json
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
     from ragstone.kb.facade import KnowledgeBases
     from ragstone.store.deletion import Proof
-
-SHORT_ID = 12
 
 References = Annotated[
     Optional[list[str]],  # noqa: UP045 (read by typer at run time)
@@ -66,7 +64,7 @@ def _row(info: DocumentInfo) -> tuple[str, ...]:
     size = say("cli.list_chunks", chunks=info.chunks)
     if info.pages:
         size = f"{say('cli.list_pages', pages=info.pages)}, {size}"
-    name, file = info.title or info.uri, Path(local_path(info.uri)).name
+    name, file = info.title or info.uri, info.name or Path(local_path(info.uri)).name
     if file != name:
         name = f"{name}  ({file})"
     warned = say("cli.list_warnings", count=len(info.warnings)) if info.warnings else ""
@@ -115,7 +113,9 @@ def verify_deleted(document: DeletedId, as_json: Json = False) -> int:
     else:
         moment = f"{proof.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}"
         terminal.line(say("cli.proof_deleted", document_id=document, moment=moment))
-        rows = [(table, f"{proof.deleted[table]:,}", f"{left:,}") for table, left in proof.left.items()]
+        # Of the application's tables it is not on record how many went.
+        gone = {table: f"{count:,}" for table, count in proof.deleted.items()}
+        rows = [(table, gone.get(table, "-"), f"{left:,}") for table, left in proof.left.items()]
         terminal.table([("", say("cli.proof_rows"), say("cli.proof_left")), *rows], indent=2)
         tables = ", ".join(table for table, left in proof.left.items() if left)
         if tables:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import as_file, files
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from ragstone.cli.add import show_summary
@@ -65,10 +67,15 @@ def demo(as_json: Json = False) -> int:
     if not as_json:
         terminal.line()
         show_remarks(terminal, answers[-1][1])
-        terminal.line(say("cli.demo_next"))
+        terminal.line(say("cli.demo_next", ragstone=own_name(sys.argv[0])))
     if unanswered:
         terminal.note(say("cli.demo_unanswered", count=unanswered), style="bold red")
     return 1 if unanswered else 0
+
+
+def own_name(started_as: str) -> str:
+    """What to write to start this program again: `make demo` starts it from outside the PATH."""
+    return started_as if which("ragstone") is None and Path(started_as).name == "ragstone" else "ragstone"
 
 
 def copy_samples(folder: Path) -> Path:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragstone.cli.answers import local_path, opening, place
+from ragstone.cli.answers import UPLOADED, local_path, opening, place
 from ragstone.cli.options import Base, Json, PasswordFile
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import chunk_json, document_json, info_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import language, say
-from ragstone.types import Chunk, Document
+from ragstone.types import MEMBER_MARK, Chunk, Document
 
 if TYPE_CHECKING:
     from ragstone.kb.documents import DocumentInfo
@@ -74,7 +74,10 @@ def parse(file: File, password_file: PasswordFile = None, as_json: Json = False)
 
 def _show_facts(terminal: Terminal, info: DocumentInfo, document: Document) -> None:
     terminal.line(info.title or info.uri, style="bold")
-    terminal.link(local_path(info.uri), opening(info.uri, None))
+    if info.uri.startswith(UPLOADED):
+        terminal.line(info.name or info.uri.partition(MEMBER_MARK)[2])
+    else:
+        terminal.link(local_path(info.uri), opening(info.uri, None))
     rows = [
         (say("cli.fact_id"), info.document_id),
         (say("cli.fact_base"), info.base),

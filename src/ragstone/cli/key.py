@@ -92,9 +92,10 @@ def _list(terminal: Terminal) -> int:
     async def work(app: App) -> tuple[list[KeyInfo], dict[str, str]]:
         from ragstone.kb import keys
         from ragstone.kb.bases import ids_by_name
+        from ragstone.kb.caller import OWNER
 
         database = await app.database()
-        found, _ = await keys.listing(database, limit=_MOST_LISTED)
+        found, _ = await keys.listing(database, OWNER, limit=_MOST_LISTED)
         return found, {base_id: name for name, base_id in (await ids_by_name(database)).items()}
 
     found, names = with_app(terminal, work)

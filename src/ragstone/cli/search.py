@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from ragstone.cli.answers import local_path, opening, place
+from ragstone.cli.answers import place, show_address
 from ragstone.cli.ask import read_question
 from ragstone.cli.options import Bases, Filter, Json, TopK, Words
 from ragstone.cli.session import with_bases
@@ -70,4 +70,4 @@ def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], questi
     terminal.line(f"{rank}. {place(hit.title or hit.uri, hit.chunk.page)}  ({base}, {scores})", style="bold")
     snippet = shortened(hit.chunk.text, SNIPPET_LENGTH)
     terminal.line(snippet, indent=3, marked=highlights(question, snippet))
-    terminal.link(local_path(hit.uri), opening(hit.uri, hit.chunk.page), indent="   ")
+    show_address(terminal, hit.uri, hit.chunk.page, hit.chunk.document_id, indent="   ")

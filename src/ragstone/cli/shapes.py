@@ -132,6 +132,7 @@ def info_json(info: DocumentInfo) -> Json:
         "base": info.base,
         "uri": info.uri,
         "title": info.title,
+        "name": info.name,
         "media_type": info.media_type,
         "chunks": info.chunks,
         "characters": info.characters,

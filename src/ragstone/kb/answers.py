@@ -154,7 +154,7 @@ async def _bases_seen(app: App, caller: Caller) -> dict[str, tuple[str, Item]]:
         return await (await connection.execute(_BASES_SEEN, values)).fetchall()
 
     # In front of every search: as few round trips as it can be.
-    rows = await (await database_of(app)).run_retrying(read)
+    rows = await (await app.database()).run_retrying(read)
     return {base_id: (name, own) for base_id, name, own in rows}
 
 
@@ -163,11 +163,6 @@ def check_bases(base_ids: Sequence[str], names: Mapping[str, str]) -> None:
     for base_id in base_ids:
         if base_id not in names:
             raise BaseNotFound("access.base", base_id=base_id)
-
-
-async def database_of(app: App) -> Database:
-    await app.store()  # its tables are there from here on
-    return await app.database()
 
 
 async def search(
@@ -196,7 +191,7 @@ async def answer(app: App, question: Question, emit: Emit) -> Ending:
     Raises nothing of ours: `Ending.error` has it.
     """
     answering = Answering(app, question)
-    database = await database_of(app)
+    database = await app.database()
     try:
         await answering.run(emit)
     finally:

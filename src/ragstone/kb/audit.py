@@ -5,14 +5,14 @@ Never a question, and nothing of a document's content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from ragstone.kb import rows
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.postgres.pool import Connection, Database
@@ -49,7 +49,7 @@ class AuditEntry:
 
 
 async def record(
-    where: Connection | Database,
+    connection: Connection,
     caller: Caller,
     action: Action,
     *,
@@ -57,26 +57,36 @@ async def record(
     subject: str = "",
     detail: Mapping[str, object] | None = None,
 ) -> None:
-    """Write that `caller` did `action`; on a connection inside the transaction that does it.
+    """Write that `caller` did `action`, in the transaction that does it.
 
     `detail` holds what JSON can: names, numbers, counts.
     """
+    await record_each(connection, caller, action, [subject], base_id=base_id, detail=detail)
+
+
+async def record_each(
+    connection: Connection,
+    caller: Caller,
+    action: Action,
+    subjects: Sequence[str],
+    *,
+    base_id: str | None = None,
+    detail: Mapping[str, object] | None = None,
+) -> None:
+    """`record` for several subjects."""
     values = {
         "key_id": caller.key_id,
         "action": action,
         "base_id": base_id,
-        "subject": subject,
+        "subjects": list(subjects),
         "detail": Jsonb(dict(detail or {})),
     }
-    if isinstance(where, Database):
-        async with where.connection() as connection:
-            await connection.execute(QUERIES["insert_audit"], values)
-    else:
-        await where.execute(QUERIES["insert_audit"], values)
+    await connection.execute(QUERIES["insert_audit"], values)
 
 
 async def listing(
     database: Database,
+    caller: Caller,
     *,
     limit: int,
     offset: int = 0,
@@ -86,11 +96,11 @@ async def listing(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> tuple[list[AuditEntry], int]:
-    """Entries, the latest first, and how many there are in all; from `since`, before `until`."""
+    """Entries, the latest first, and how many there are in all; from `since`, before `until`.
+
+    Raises:
+        Forbidden: not for this caller.
+    """
+    caller.require("admin")
     values = {"action": action, "base_id": base_id, "key_id": key_id, "since": since, "until": until}
-    async with database.connection() as connection:
-        counted = await (await connection.execute(QUERIES["count_audit"], values)).fetchone()
-        async with connection.cursor(row_factory=class_row(AuditEntry)) as cursor:
-            page = values | {"limit": limit, "offset": offset}
-            entries = await (await cursor.execute(QUERIES["list_audit"], page)).fetchall()
-    return entries, 0 if counted is None else counted[0]
+    return await rows.page(database, AuditEntry, "list_audit", values, limit=limit, offset=offset)

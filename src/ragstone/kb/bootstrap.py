@@ -123,10 +123,12 @@ class App:
         self._notify(key, values)
 
     async def database(self) -> Database:
+        """The database, its tables up to date."""
+        await self.store()
         return await self._once("database", self._open_database)
 
     async def store(self) -> PostgresStore:
-        database = await self.database()
+        database = await self._once("database", self._open_database)
         return await self._once("store", lambda: self._open_store(database))
 
     async def keyring(self) -> Keyring:

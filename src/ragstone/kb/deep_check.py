@@ -23,7 +23,6 @@ async def deep_check(parts: App) -> list[Check]:
     Raises:
         StoreError: the database or the blob store does not answer.
     """
-    await parts.store()
     database = await parts.database()
     checks = [*await _rows(database), *await _blobs(parts, database)]
     if checks:

@@ -184,7 +184,6 @@ async def _database(app: App) -> Check:
     from ragstone.kb.bases import QUERIES
 
     try:
-        await app.store()  # connects and brings the tables up to date
         async with (await app.database()).connection() as connection:
             cursor = connection.cursor(row_factory=dict_row)
             facts = await (await cursor.execute(QUERIES["server_facts"])).fetchone()

@@ -15,20 +15,24 @@ from psycopg.sql import SQL
 from ragstone.address import readable
 from ragstone.errors import InputError, NotFound
 from ragstone.kb.bases import QUERIES
+from ragstone.metadata import storable
 from ragstone.postgres.pool import Database
-from ragstone.store.checks import storable
 from ragstone.store.encoding import read_remarks
 from ragstone.types import Remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentInfo:
-    """A stored document without its text. `pages` is 0 where the format has none."""
+    """A stored document without its text. `pages` is 0 where the format has none.
+
+    `name` is that of an uploaded file, None for what the command line read.
+    """
 
     document_id: str
     base: str
     uri: str
     title: str
+    name: str | None
     media_type: str
     chunks: int
     characters: int

@@ -32,7 +32,6 @@ from ragstone.kb.reindex import Check, Rebuild, Reindexed, ReindexEvent
 from ragstone.kb.settings import Settings, load
 from ragstone.kb.syncing import SyncResult, synced
 from ragstone.memory import window
-from ragstone.postgres.pool import Database
 from ragstone.retrieve.store import SearchMode
 from ragstone.store.deletion import Proof
 from ragstone.types import (
@@ -184,7 +183,11 @@ class KnowledgeBases:
             on_event(Found(files=found.files, bytes=found.bytes))
         pipeline = await self._app.ingest(jobs)
         base_id = await (self._base_for_plan(base) if dry_run else self._base_for_writing(base))
-        stored = await documents.listing(await self._database(), base_id)
+        stored = await documents.listing(await self._app.database(), base_id)
+
+        async def delete(document_ids: Sequence[str]) -> DeletionReport:
+            return await removal.remove(self._app, OWNER, document_ids, base_id=base_id)
+
         async with self._loading(glob, pipeline, base_id) as loading:
             return await synced(
                 name,
@@ -192,6 +195,7 @@ class KnowledgeBases:
                 pipeline=pipeline,
                 base_id=base_id,
                 stored=stored,
+                delete=delete,
                 dry_run=dry_run,
                 allow_empty=allow_empty,
                 on_event=on_event,
@@ -227,7 +231,7 @@ class KnowledgeBases:
         raise SourceNotFound("kb.nothing_to_add", source=path)
 
     async def documents(self, base: str | None = None) -> list[DocumentInfo]:
-        return await documents.listing(await self._database(), await self._base_id(base))
+        return await documents.listing(await self._app.database(), await self._base_id(base))
 
     async def document(self, reference: str, *, base: str | None = None) -> tuple[DocumentInfo, Document]:
         """One document by id, the first 6 characters of it, address, path, file name or title.
@@ -235,7 +239,7 @@ class KnowledgeBases:
         Raises:
             NotFound: none matches. InputError: several match.
         """
-        info = await documents.find(await self._database(), reference, await self._base_id(base))
+        info = await documents.find(await self._app.database(), reference, await self._base_id(base))
         document = await (await self._app.store()).document(info.document_id)
         if document is None:  # removed since
             return await self.document(reference, base=base)
@@ -243,37 +247,36 @@ class KnowledgeBases:
 
     async def chunks(self, document_id: str) -> list[Chunk]:
         """The chunks that a document was cut into, in order."""
-        chunk_ids = await documents.chunk_ids(await self._database(), document_id)
+        chunk_ids = await documents.chunk_ids(await self._app.database(), document_id)
         return [hit.chunk for hit in await (await self._app.store()).fetch(chunk_ids)]
 
     async def remove(self, *references: str, base: str | None = None) -> DeletionReport:
         """Remove documents with all that belongs to them, also the members of a container."""
-        base_id, database = await self._base_id(base), await self._database()
+        base_id, database = await self._base_id(base), await self._app.database()
         found = [await documents.find(database, item, base_id) for item in references]
-        await self._app.store()
         return await removal.remove(self._app, OWNER, [info.document_id for info in found])
 
     async def verify_deleted(self, document_id: str) -> Proof:
-        """Look through every table for rows of a document that was removed.
+        """Look through every table, of the library and of the application, for rows of a removed document.
 
         Raises:
             NotFound: no removal of this id is on record.
         """
-        return await (await self._app.store()).proof_of_deletion(document_id)
+        return await removal.proof(self._app, document_id)
 
     # --- bases -------------------------------------------------------------------
 
     async def bases(self) -> list[BaseInfo]:
-        return await bases.listing(await self._database())
+        return await bases.listing(await self._app.database())
 
     async def base_names(self) -> dict[str, str]:
         """Base id to name."""
-        ids = await bases.ids_by_name(await self._database())
+        ids = await bases.ids_by_name(await self._app.database())
         return {base_id: name for name, base_id in ids.items()}
 
     async def remove_base(self, name: str) -> DeletionReport:
         """Remove a base and every document in it; where that was stopped, again for what is left."""
-        base_id = (await bases.resolve(await self._database(), [name]))[0]
+        base_id = (await bases.resolve(await self._app.database(), [name]))[0]
         return await removal.remove_base(self._app, OWNER, base_id)
 
     async def reindex(
@@ -294,7 +297,7 @@ class KnowledgeBases:
             BaseNotFound, NotFound: no such base, or nothing in it.
             StoreError: refused, or a document cannot be built; nothing has changed.
         """
-        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        base_id = (await bases.resolve(await self._app.database(), [base]))[0]
         rebuild = await self._app.rebuild(on_event)
         if golden is not None:
             check = Golden(rebuild.store, rebuild.embedder, golden)
@@ -309,7 +312,7 @@ class KnowledgeBases:
             NotFound: there is none.
             ModelMismatch: documents have changed since, and the settings are not its own.
         """
-        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        base_id = (await bases.resolve(await self._app.database(), [base]))[0]
         return await (await self._app.rebuild(on_event)).roll_back(base_id)
 
     async def collect(self, base: str) -> int:
@@ -317,7 +320,7 @@ class KnowledgeBases:
 
         Afterwards nothing is left to roll back to.
         """
-        base_id = (await bases.resolve(await self._database(), [base]))[0]
+        base_id = (await bases.resolve(await self._app.database(), [base]))[0]
         store = await self._app.store()
         async with store.generations.alone(base_id):
             collected = await store.generations.collect(base_id, states=("building", "retired"))
@@ -441,7 +444,7 @@ class KnowledgeBases:
     ) -> Query:
         tree = parse(filter) if isinstance(filter, str) else filter
         query = Query(text, history=tuple(history))
-        database = await self._database()
+        database = await self._app.database()
         base_ids = None if names is None else await bases.resolve(database, names)
         return Query(query.text, history=query.history, scope=Scope(bases=base_ids, filter=tree))
 
@@ -450,7 +453,7 @@ class KnowledgeBases:
 
     async def _base_for_writing(self, name: str) -> str:
         """The base's id, once it is sure that its vectors are of the present model."""
-        base_id = await bases.ensure(await self._database(), name)
+        base_id = await bases.ensure(await self._app.database(), name)
         rebuild = await self._fitting(name, base_id)
         embedder, generations = rebuild.embedder, rebuild.store.generations
         await generations.bind(base_id, embedder.identity, embedder.dimension, settings=rebuild.settings)
@@ -458,7 +461,7 @@ class KnowledgeBases:
 
     async def _base_for_plan(self, name: str) -> str:
         """As `_base_for_writing`, but nothing is changed: a base that is not there is not made."""
-        base_id = (await bases.ids_by_name(await self._database())).get(bases.checked_name(name))
+        base_id = (await bases.ids_by_name(await self._app.database())).get(bases.checked_name(name))
         if base_id is None:
             return secrets.token_hex(8)  # the id of no base: nothing is stored in it
         await self._fitting(name, base_id)
@@ -477,11 +480,7 @@ class KnowledgeBases:
         return rebuild
 
     async def _base_id(self, name: str | None) -> str | None:
-        return None if name is None else (await bases.resolve(await self._database(), [name]))[0]
-
-    async def _database(self) -> Database:
-        await self._app.store()  # its tables are there from here on
-        return await self._app.database()
+        return None if name is None else (await bases.resolve(await self._app.database(), [name]))[0]
 
 
 async def _last(events: AsyncGenerator[Event, None]) -> Answer:

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias, cast
 from psycopg.rows import dict_row
 
 from ragstone.errors import Conflict, InputError, NotFound
-from ragstone.kb import audit, jobs
+from ragstone.kb import audit, catalog, jobs
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
-from ragstone.kb.uploads import MAX_NAME_BYTES, checked_category, tidy_name
+from ragstone.kb.uploads import checked_category, tidy_name
 from ragstone.metadata import MetadataValue, checked, storable
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import json_metadata, read_metadata, read_remarks
@@ -118,7 +118,7 @@ async def listing(
     Raises:
         BaseNotFound: not there, or not for this caller.
     """
-    caller.check_bases([base_id])
+    await catalog.check(database, caller, base_id)
     values = _asked(base_id) | {
         "limit": limit,
         "offset": offset,
@@ -129,8 +129,7 @@ async def listing(
         "statuses": None if statuses is None else list(statuses),
     }
     async with database.connection() as connection:
-        found, total = await _listed(connection, values)
-    return found, total
+        return await _listed(connection, values)
 
 
 async def one(database: Database, caller: Caller, document_id: str) -> FileInfo:
@@ -209,7 +208,7 @@ async def text(database: Database, caller: Caller, document_id: str, *, start: i
         row = await (await cursor.execute(QUERIES["file_text"], values)).fetchone()
         if row is None:
             raise NotFound("file.not_read", name=info.name, status=info.status)
-        await connection.execute(QUERIES["count_access"], values)
+        await _count_access(connection, document_id)
     pages = cast("list[tuple[int, int, int]]", row["pages"])
     headings = cast("list[tuple[list[str], int, int]]", row["headings"])
     return FileText(
@@ -222,10 +221,31 @@ async def text(database: Database, caller: Caller, document_id: str, *, start: i
     )
 
 
-async def count_access(database: Database, document_id: str) -> None:
-    """Somebody has opened the document."""
+async def opened(database: Database, caller: Caller, document_id: str) -> FileInfo:
+    """`one`, which counts as an access."""
     async with database.connection() as connection:
-        await connection.execute(QUERIES["count_access"], {"document_id": document_id})
+        info = await _one(connection, caller, document_id)
+        await _count_access(connection, document_id)
+    return info
+
+
+async def _count_access(connection: Connection, document_id: str) -> None:
+    await _locked(connection, document_id)
+    await connection.execute(QUERIES["count_access"], {"document_id": document_id})
+
+
+async def _locked(connection: Connection, document_id: str) -> str | None:
+    """The status of a file, which nobody else changes before the transaction ends; None: it is gone.
+
+    A document that has no row of a file gets one.
+    """
+    values = {"document_id": document_id}
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        row = await (await cursor.execute(QUERIES["lock_file"], values)).fetchone()
+        if row is None:
+            await cursor.execute(QUERIES["adopt_document"], values)
+            row = await (await cursor.execute(QUERIES["lock_file"], values)).fetchone()
+    return None if row is None else row["status"]
 
 
 async def edit(
@@ -239,12 +259,14 @@ async def edit(
 ) -> FileInfo:
     """Change what is given. Metadata takes the place of what people said before, and filters see it at once.
 
+    A job that may have read the metadata before begins anew.
+
     Raises:
         Forbidden, NotFound: not for this caller, or not there.
         InputError, InvalidMetadata: a value that cannot be kept.
     """
     caller.require("editor")
-    if name is not None and (not name.strip() or tidy_name(name) != name or len(name) > MAX_NAME_BYTES):
+    if name is not None and tidy_name(name) != name:
         raise InputError("file.name", name=repr(name)[:80])
     values: dict[str, object] = {
         "document_id": document_id,
@@ -254,10 +276,10 @@ async def edit(
     }
     async with database.transaction() as connection:
         before = await _one(connection, caller, document_id)
-        await connection.execute(QUERIES["adopt_document"], values)
-        await connection.execute(QUERIES["lock_file_of"], values)
+        await _locked(connection, document_id)
         await connection.execute(QUERIES["edit_file"], values)
         if metadata is not None:
+            await jobs.restart(connection, document_id)
             old = values | {"before": list(before.own_metadata)}
             await connection.execute(QUERIES["edit_document_metadata"], old)
             await connection.execute(QUERIES["edit_chunk_metadata"], old)
@@ -283,11 +305,7 @@ async def retry(database: Database, caller: Caller, document_id: str) -> FileInf
     caller.require("editor")
     async with database.transaction() as connection:
         info = await _one(connection, caller, document_id)
-        async with connection.cursor(row_factory=dict_row) as cursor:
-            row = await (
-                await cursor.execute(QUERIES["lock_file_of"], {"document_id": document_id})
-            ).fetchone()
-        if row is None or row["status"] != "failed":
+        if await _locked(connection, document_id) != "failed":
             raise Conflict("file.not_failed", name=info.name, status=info.status, base_id=info.base_id)
         await _queue_again(connection, caller, info.base_id, [document_id])
         return await _one(connection, caller, document_id)
@@ -297,10 +315,10 @@ async def retry_failed(database: Database, caller: Caller, base_id: str) -> list
     """Queue every failed file of a base again; their ids. Wake workers afterwards.
 
     Raises:
-        Forbidden, BaseNotFound: not for this caller.
+        Forbidden, BaseNotFound: not for this caller, or not there.
     """
     caller.require("editor")
-    caller.check_bases([base_id])
+    await catalog.check(database, caller, base_id)
     async with database.transaction() as connection:
         rows = await (await connection.execute(QUERIES["failed_files"], {"base_id": base_id})).fetchall()
         document_ids = [cast(str, row[0]) for row in rows]
@@ -311,7 +329,5 @@ async def retry_failed(database: Database, caller: Caller, base_id: str) -> list
 async def _queue_again(
     connection: Connection, caller: Caller, base_id: str, document_ids: Sequence[str]
 ) -> None:
-    for document_id in document_ids:
-        await connection.execute(QUERIES["queue_file"], {"document_id": document_id})
-        await jobs.enqueue(connection, kind="index", base_id=base_id, document_id=document_id)
-        await audit.record(connection, caller, "document.retry", base_id=base_id, subject=document_id)
+    await jobs.enqueue_index(connection, document_ids)
+    await audit.record_each(connection, caller, "document.retry", document_ids, base_id=base_id)

@@ -16,14 +16,16 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
 from psycopg.errors import ForeignKeyViolation
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from ragstone.errors import BaseNotFound, Conflict, NotFound, RagstoneError, Transient
+from ragstone.kb import audit, rows
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
+from ragstone.kb.plain import plain_text
+from ragstone.metadata import storable
 from ragstone.postgres.pool import Connection, Database
-from ragstone.store.checks import storable
 
 JobKind: TypeAlias = Literal["index", "reindex"]
 JobState: TypeAlias = Literal["queued", "running", "done", "dead", "cancelled"]
@@ -77,27 +79,39 @@ class JobInfo:
 # --- making jobs -------------------------------------------------------------------
 
 
-async def enqueue(
-    connection: Connection, *, kind: JobKind, base_id: str, document_id: str | None = None
-) -> int:
-    """Queue a job in the caller's transaction; its id. Wake a worker once that is committed.
+async def enqueue_index(connection: Connection, document_ids: Sequence[str]) -> list[int]:
+    """Queue the reading of files in the caller's transaction; the jobs. Wake workers once it is committed.
 
     One that is queued already is due at once; one that is running begins anew when it ends.
-    The file of an `index` job must be locked or written before, in the same transaction.
+    The files must be locked or written before, in the same transaction; one that is gone is
+    passed over.
+    """
+    values = {"document_ids": list(document_ids)}
+    await connection.execute(QUERIES["queue_files"], values)
+    await connection.execute(QUERIES["forget_index"], values)
+    return [row[0] for row in await (await connection.execute(QUERIES["enqueue_index"], values)).fetchall()]
+
+
+async def enqueue_reindex(connection: Connection, base_id: str) -> int:
+    """As `enqueue_index`, for building a base anew.
 
     Raises:
-        BaseNotFound, NotFound: the base or the file has just been removed.
+        BaseNotFound: the base has just been removed.
     """
-    values = {"base_id": base_id, "document_id": document_id}
-    await connection.execute(QUERIES[f"forget_{kind}"], values)
+    values = {"base_id": base_id}
+    await connection.execute(QUERIES["forget_reindex"], values)
     try:
-        row = await (await connection.execute(QUERIES[f"enqueue_{kind}"], values)).fetchone()
+        row = await (await connection.execute(QUERIES["enqueue_reindex"], values)).fetchone()
     except ForeignKeyViolation as error:
-        if document_id is not None:
-            raise NotFound("kb.document_not_found", reference=document_id) from error
         raise BaseNotFound("access.base", base_id=base_id) from error
     assert row is not None
     return cast(int, row[0])
+
+
+async def restart(connection: Connection, document_id: str) -> None:
+    """Let a running job of a file, which is locked, begin anew: what it has read is not so any more."""
+    if (await connection.execute(QUERIES["restart_job"], {"document_id": document_id})).rowcount:
+        await connection.execute(QUERIES["queue_files"], {"document_ids": [document_id]})
 
 
 async def cancel_documents(connection: Connection, document_ids: Sequence[str]) -> int:
@@ -254,15 +268,11 @@ def described(error: Exception) -> tuple[str, dict[str, object]]:
     """What an error is called and the values of its sentence, as they are stored."""
     if not isinstance(error, RagstoneError):
         return "jobs.unexpected", {"kind": type(error).__name__}
-    return error.code, {name: _storable(value) for name, value in error.values.items()}
+    return error.code, {name: _kept(value) for name, value in error.values.items()}
 
 
-def _storable(value: object) -> object:
-    if isinstance(value, bool | int | None):
-        return value
-    # NaN is no JSON, and 0x00 and lone surrogates are no text of PostgreSQL.
-    text = str(value)[:MAX_VALUE].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace").decode()
+def _kept(value: object) -> object:
+    return value if isinstance(value, bool | int | None) else plain_text(str(value)[:MAX_VALUE])
 
 
 # --- a person's side ---------------------------------------------------------------
@@ -277,14 +287,22 @@ async def listing(
     limit: int = 50,
     offset: int = 0,
 ) -> tuple[list[JobInfo], int]:
-    """Jobs of the caller's bases, the newest first, and how many there are in all."""
-    values = _seen(caller, base_id) | {"state": state, "limit": limit, "offset": offset}
-    return await _listed(database, values)
+    """Jobs of the caller's bases, the newest first, and how many there are in all.
+
+    Raises:
+        Forbidden: not for this caller.
+    """
+    caller.require("editor")
+    values = _seen(caller, base_id) | {"state": state}
+    return await rows.page(database, JobInfo, "list_jobs", values, limit=limit, offset=offset)
 
 
 async def one(database: Database, caller: Caller, job_id: int) -> JobInfo:
-    """Raises NotFound, also for one of a base that the caller may not see."""
-    found, _ = await _listed(database, _seen(caller) | {"job_id": job_id})
+    """Raises Forbidden; NotFound, also for one of a base that the caller may not see."""
+    caller.require("editor")
+    values = _seen(caller) | {"job_id": job_id, "limit": 1, "offset": 0}
+    async with database.connection() as connection:
+        found = await rows.read(connection, JobInfo, "list_jobs", values)
     if not found:
         raise NotFound("jobs.not_found", job_id=job_id)
     return found[0]
@@ -294,21 +312,14 @@ def _seen(caller: Caller, base_id: str | None = None) -> dict[str, object]:
     bases = None if caller.bases is None else sorted(caller.bases)
     if base_id is not None and not storable(base_id):
         bases, base_id = [], None
-    return {"bases": bases, "job_id": None, "base_id": base_id, "state": None, "limit": 1, "offset": 0}
-
-
-async def _listed(database: Database, values: Mapping[str, object]) -> tuple[list[JobInfo], int]:
-    async with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        rows = await (await cursor.execute(QUERIES["list_jobs"], values)).fetchall()
-    total = rows[0]["total"] if rows else 0
-    return [JobInfo(**{name: held for name, held in row.items() if name != "total"}) for row in rows], total
+    return {"bases": bases, "job_id": None, "base_id": base_id, "state": None}
 
 
 async def cancel(database: Database, caller: Caller, job_id: int) -> JobInfo:
     """Stop a job; its file is failed and can be tried again. What answered before goes on.
 
     Raises:
-        NotFound: no such job. Conflict: it has ended already.
+        Forbidden, NotFound: not for this caller, or no such job. Conflict: it has ended already.
     """
     job = await one(database, caller, job_id)
     async with database.transaction() as connection:
@@ -320,6 +331,7 @@ async def cancel(database: Database, caller: Caller, job_id: int) -> JobInfo:
             code, values = described(Conflict("jobs.cancelled"))
             told = {"error_code": code, "error_values": Jsonb(values), "failures": None}
             await _end_file(connection, job.document_id, "cancelled", told)
+        await audit.record(connection, caller, "job.cancel", base_id=job.base_id, subject=str(job_id))
     return await one(database, caller, job_id)
 
 
@@ -327,13 +339,15 @@ async def reindex(database: Database, caller: Caller, base_id: str) -> JobInfo:
     """Queue building a base anew, or find what is queued or running already.
 
     Raises:
-        BaseNotFound: no such base, or none that the caller may see.
+        Forbidden, BaseNotFound: not for this caller, or no such base.
     """
+    caller.require("editor")
     caller.check_bases([base_id])
     if not storable(base_id):
         raise BaseNotFound("access.base", base_id=base_id)
     async with database.transaction() as connection:
-        job_id = await enqueue(connection, kind="reindex", base_id=base_id)
+        job_id = await enqueue_reindex(connection, base_id)
+        await audit.record(connection, caller, "base.reindex", base_id=base_id, subject=base_id)
     return await one(database, caller, job_id)
 
 
@@ -345,25 +359,22 @@ async def replay(
     With `job_id` that one, which may also have been cancelled.
 
     Raises:
-        NotFound: no such job. Conflict: it is neither dead nor cancelled.
+        Forbidden, NotFound: not for this caller, or no such job.
+        Conflict: it is neither dead nor cancelled.
     """
+    caller.require("editor")
     if job_id is not None:
         await one(database, caller, job_id)
     values = _seen(caller, base_id) | {"job_id": job_id}
     async with database.transaction() as connection:
-        async with connection.cursor(row_factory=dict_row) as cursor:
-            rows = await (await cursor.execute(QUERIES["replayable_jobs"], values)).fetchall()
-        if job_id is not None and not rows:
+        dead = await (await connection.execute(QUERIES["replayable_jobs"], values)).fetchall()
+        if job_id is not None and not dead:
             raise Conflict("jobs.not_dead", job_id=job_id)
-        return [await _replayed(connection, row) for row in rows]
-
-
-async def _replayed(connection: Connection, row: Mapping[str, Any]) -> int:
-    document_id = cast("str | None", row["document_id"])
-    if document_id is not None:
-        await _found(connection, "lock_file", {"document_id": document_id})
-    job_id = await enqueue(connection, kind=row["kind"], base_id=row["base_id"], document_id=document_id)
-    if document_id is not None:
-        told = {"error_code": None, "error_values": None, "failures": None}
-        await _end_file(connection, document_id, "queued", told)
-    return job_id
+        document_ids = [document_id for _, document_id in dead if document_id is not None]
+        await connection.execute(QUERIES["lock_some_files"], {"document_ids": document_ids})
+        queued = await enqueue_index(connection, document_ids)
+        queued += [await enqueue_reindex(connection, base) for base, of_file in dead if of_file is None]
+        if queued:
+            subjects = list(map(str, queued))
+            await audit.record_each(connection, caller, "job.replay", subjects, base_id=base_id)
+    return queued

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from psycopg.rows import class_row
 
 from ragstone.errors import BaseNotFound, InputError, NotFound
-from ragstone.kb import audit
+from ragstone.kb import audit, rows
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import AccessRole, Caller
 from ragstone.postgres.pool import Database
@@ -58,9 +58,11 @@ async def create(
     """A new key and its text, which is nowhere afterwards. `bases` are ids, None for every base.
 
     Raises:
+        Forbidden: not for this caller.
         InputError: a blank name, an empty list of bases, an admin of some bases only, a
             limit or an end that cannot be. BaseNotFound: names the first of `bases` that is not there.
     """
+    caller.require("admin")
     _check(role, bases, per_minute, expires_at)
     key = "rs_" + secrets.token_urlsafe(32)
     values = {
@@ -86,22 +88,25 @@ async def create(
     return made, key
 
 
-async def listing(database: Database, *, limit: int, offset: int = 0) -> tuple[list[KeyInfo], int]:
-    """Keys, the newest first, the revoked ones too; and how many there are in all."""
-    async with database.connection() as connection:
-        counted = await (await connection.execute(QUERIES["count_keys"])).fetchone()
-        async with connection.cursor(row_factory=class_row(KeyInfo)) as cursor:
-            page = {"limit": limit, "offset": offset}
-            found = await (await cursor.execute(QUERIES["list_keys"], page)).fetchall()
-    return found, 0 if counted is None else counted[0]
+async def listing(
+    database: Database, caller: Caller, *, limit: int, offset: int = 0
+) -> tuple[list[KeyInfo], int]:
+    """Keys, the newest first, the revoked ones too; and how many there are in all.
+
+    Raises:
+        Forbidden: not for this caller.
+    """
+    caller.require("admin")
+    return await rows.page(database, KeyInfo, "list_keys", {}, limit=limit, offset=offset)
 
 
 async def revoke(database: Database, caller: Caller, key_id: str) -> KeyInfo:
     """End a key for good; other processes follow within two seconds. Twice is as once.
 
     Raises:
-        NotFound: there is no such key.
+        Forbidden, NotFound: not for this caller, or there is no such key.
     """
+    caller.require("admin")
     async with database.transaction() as connection:
         async with connection.cursor(row_factory=class_row(KeyInfo)) as cursor:
             found = await (await cursor.execute(QUERIES["revoke_key"], {"key_id": key_id})).fetchone()
@@ -115,7 +120,7 @@ async def revoke(database: Database, caller: Caller, key_id: str) -> KeyInfo:
 async def made_any(database: Database) -> bool:
     """Whether a key was ever made. From then on the API asks for one, also when all are revoked."""
     async with database.connection() as connection:
-        row = await (await connection.execute(QUERIES["count_keys"])).fetchone()
+        row = await (await connection.execute(QUERIES["any_key"])).fetchone()
     return bool(row and row[0])
 
 

@@ -19,6 +19,11 @@ from ragstone.kb.settings import Settings
 
 EventDict: TypeAlias = MutableMapping[str, Any]
 _FRAMES = 6
+# psycopg warns of every query whose task is cancelled, and of every connection that is closed
+# before the pool has it back: a client that leaves, a server that stops.
+_USUAL = frozenset(
+    {"query cancellation interrupted (%s): closing connection", "discarding closed connection: %s"}
+)
 
 
 def configure(settings: Settings) -> None:
@@ -42,6 +47,7 @@ def configure(settings: Settings) -> None:
     )
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
+    handler.addFilter(lambda record: record.msg not in _USUAL)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)

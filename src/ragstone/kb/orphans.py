@@ -6,15 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import anyio
-
-from ragstone.errors import RagstoneError
 from ragstone.kb.bases import QUERIES
 from ragstone.postgres.pool import Database
 
 if TYPE_CHECKING:
     from ragstone.kb.blobs import BlobStore
-    from ragstone.kb.bootstrap import App
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,18 +27,10 @@ async def sweep(database: Database, blobs: BlobStore) -> int:
     async with database.connection() as connection:
         await connection.execute(QUERIES["delete_lost_files"])
         rows = await (await connection.execute(QUERIES["loose_blobs"])).fetchall()
-    return await release(database, blobs, [row[0] for row in rows])
-
-
-async def sweeping(parts: App) -> None:
-    """Sweep at once and then every SWEEP_S seconds, until it is cancelled."""
-    while True:
-        try:
-            if dropped := await sweep(await parts.database(), await parts.blobs()):
-                _LOGGER.info("%d original(s) that nothing needs were dropped", dropped)
-        except RagstoneError as error:
-            _LOGGER.warning("originals that nothing needs could not be dropped: %s", error.code)
-        await anyio.sleep(SWEEP_S)
+    dropped = await release(database, blobs, [row[0] for row in rows])
+    if dropped:
+        _LOGGER.info("originals that nothing needs dropped", extra={"blobs": dropped})
+    return dropped
 
 
 async def give_up(database: Database, blobs: BlobStore, hold: Mapping[str, object]) -> None:

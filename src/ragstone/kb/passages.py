@@ -75,15 +75,17 @@ async def enable(parts: App, caller: Caller, document_id: str, chunk_id: str, en
     hits = await store.fetch([chunk_id])
     if not hits or hits[0].chunk.document_id != document_id:
         raise NotFound("file.no_chunk", chunk_id=chunk_id, document_id=document_id)
-    await store.set_enabled([chunk_id], enabled)
-    await audit.record(
-        database,
-        caller,
-        "chunk.update",
-        base_id=info.base_id,
-        subject=chunk_id,
-        detail={"enabled": enabled},
-    )
+    if not await store.set_enabled([chunk_id], enabled):  # it was replaced since
+        raise NotFound("file.no_chunk", chunk_id=chunk_id, document_id=document_id)
+    async with database.transaction() as connection:
+        await audit.record(
+            connection,
+            caller,
+            "chunk.update",
+            base_id=info.base_id,
+            subject=chunk_id,
+            detail={"enabled": enabled},
+        )
 
 
 def _passage(row: dict[str, Any], boxes: list[Box]) -> Passage:

@@ -18,6 +18,8 @@ from ragstone.postgres.pool import Connection, Database
 Item: TypeAlias = dict[str, Any]
 """A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `quote`, ..."""
 
+REDACT_S = 60.0
+
 MIN_QUOTE = 12
 """Characters of a quote that is looked for in a model's text: shorter ones are words of anybody."""
 
@@ -76,6 +78,17 @@ async def redact_deleted(database: Database, since: datetime | None) -> datetime
             # One that was added again since is there.
             await redact(connection, await missing_documents(connection, deleted))
         return now
+
+
+class NewDeletions:
+    """Each call redacts for the deletions since the one before; the first for all on record."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._since: datetime | None = None
+
+    async def __call__(self) -> None:
+        self._since = await redact_deleted(self._database, self._since)
 
 
 async def missing_documents(connection: Connection, document_ids: Sequence[str]) -> list[str]:

@@ -7,18 +7,20 @@ what a worker writes is guarded by its job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, Conflict, StoreUnavailable
-from ragstone.kb import audit, jobs, orphans
+from ragstone.kb import audit, catalog, jobs, orphans
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.kb.redaction import redact
 from ragstone.metadata import storable
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store import deletion
+from ragstone.store.deletion import Proof
 from ragstone.types import DeletionReport
 
 if TYPE_CHECKING:
@@ -41,13 +43,13 @@ async def remove(
     else needs.
 
     Raises:
-        Forbidden, BaseNotFound: not for this caller.
+        Forbidden, BaseNotFound: not for this caller, or no such base.
         StoreUnavailable: the database did not answer, and what is not deleted stays whole; or the
             blob store did not: the documents are gone, and a sweep takes their originals.
     """
     caller.require("editor")
     if base_id is not None:
-        caller.check_bases([base_id])
+        await catalog.check(await parts.database(), caller, base_id)
     report = DeletionReport()
     wanted = [document_id for document_id in dict.fromkeys(document_ids) if storable(document_id)]
     for start in range(0, len(wanted), BATCH):
@@ -78,6 +80,20 @@ async def remove_base(parts: App, caller: Caller, base_id: str) -> DeletionRepor
             continue
         return report
     raise Conflict("base.restless", base_id=base_id)
+
+
+async def proof(parts: App, document_id: str) -> Proof:
+    """What is left of a deleted document in the tables of the library and of the application.
+
+    Of `blobs` those count that nothing names: which one was the document's is not on record.
+
+    Raises:
+        NotFound: no deletion of this document is on record.
+    """
+    found = await (await parts.store()).proof_of_deletion(document_id)
+    async with (await parts.database()).connection() as connection:
+        rows = await _all(connection, "left_of_document", {"document_id": document_id})
+    return replace(found, left={**found.left, **dict(zip(TABLES, rows[0], strict=True))})
 
 
 async def _some_documents(database: Database, base_id: str) -> list[str]:
@@ -121,8 +137,9 @@ async def _rows(
         report = await deletion.delete(connection, every)
         files = (await connection.execute(QUERIES["delete_files"], {"document_ids": every})).rowcount
         messages = await redact(connection, every)
-        for document_id, base_id in found:
-            await audit.record(connection, caller, "document.delete", base_id=base_id, subject=document_id)
+        for base_id in {base_id for _, base_id in found}:
+            gone = [document_id for document_id, of in found if of == base_id]
+            await audit.record_each(connection, caller, "document.delete", gone, base_id=base_id)
     ours = {"files": files, "jobs": ended, "messages": messages}
     rows = {**report.rows, **{table: count for table, count in ours.items() if count}}
     return DeletionReport(document_ids=tuple(every), rows=rows), [item for item in hashes if item]

@@ -9,26 +9,19 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeVar
-
-from psycopg.rows import class_row
-from psycopg.sql import SQL
+from typing import Literal
 
 from ragstone.errors import Conflict, InputError, InvalidQuery, NotFound
-from ragstone.kb import audit
-from ragstone.kb.answers import check_bases, database_of, visible_bases
+from ragstone.kb import audit, rows
+from ragstone.kb.answers import check_bases, visible_bases
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
 from ragstone.kb.plain import plain_text
-from ragstone.kb.redaction import Item, redact
+from ragstone.kb.redaction import Item
 from ragstone.messages import Language, render
 from ragstone.metadata import storable
 from ragstone.postgres.pool import Connection, Database
-
-__all__ = ["redact"]
-
-T = TypeVar("T")
 
 MAX_TITLE = 200
 MAX_FEEDBACK = 2_000
@@ -116,7 +109,7 @@ async def create(
     chosen = _chosen(base_ids, names)
     made = _checked_title(title) if title is not None else _title([names[one] for one in chosen], language)
     session_id = secrets.token_hex(8)
-    database = await database_of(app)
+    database = await app.database()
     async with database.transaction() as connection:
         values = {"session_id": session_id, "key_id": caller.key_id, "title": made}
         await connection.execute(QUERIES["insert_session"], {**values, "every_base": base_ids is None})
@@ -159,10 +152,8 @@ async def listing(
     database: Database, caller: Caller, *, search: str = "", limit: int, offset: int
 ) -> tuple[list[SessionInfo], int]:
     """Sessions, pinned ones first, then the latest used, and how many there are in all."""
-    values = {**reach(caller), "search": plain_text(search), "limit": limit, "offset": offset}
-    async with database.connection() as connection:
-        found = await _rows(connection, SessionInfo, QUERIES["list_sessions"], values)
-        return found, await _count(connection, QUERIES["count_sessions"], values)
+    values = {**reach(caller), "search": plain_text(search)}
+    return await rows.page(database, SessionInfo, "list_sessions", values, limit=limit, offset=offset)
 
 
 async def one(database: Database, caller: Caller, session_id: str) -> SessionInfo:
@@ -171,7 +162,7 @@ async def one(database: Database, caller: Caller, session_id: str) -> SessionInf
         raise NotFound("session.not_found", session_id=repr(session_id))
     values = {**reach(caller), "session_id": session_id}
     async with database.connection() as connection:
-        found = await _rows(connection, SessionInfo, QUERIES["one_session"], values)
+        found = await rows.read(connection, SessionInfo, "one_session", values)
     if not found:
         raise NotFound("session.not_found", session_id=session_id)
     return found[0]
@@ -192,7 +183,7 @@ async def change(
     Raises:
         NotFound: no such session. As `create` for bases and title (row W19).
     """
-    database = await database_of(app)
+    database = await app.database()
     await one(database, caller, session_id)
     chosen = _chosen(base_ids, await visible_bases(app, caller))
     values = {
@@ -240,12 +231,12 @@ def bases_of(session: SessionInfo, names: Mapping[str, str]) -> list[str] | None
 
 
 async def messages(
-    database: Database, session_id: str, *, limit: int, before: int | None = None
+    database: Database, caller: Caller, session_id: str, *, limit: int, before: int | None = None
 ) -> list[StoredMessage]:
-    """The latest `limit` messages of a session, below the number `before`, oldest first."""
-    values = {"session_id": session_id, "limit": limit, "before": before}
+    """The latest `limit` messages of a session of this caller, below the number `before`, oldest first."""
+    values = {**reach(caller), "session_id": session_id, "limit": limit, "before": before}
     async with database.connection() as connection:
-        return await _rows(connection, StoredMessage, QUERIES["list_messages"], values)
+        return await rows.read(connection, StoredMessage, "list_messages", values)
 
 
 async def stored_message(
@@ -256,7 +247,7 @@ async def stored_message(
         raise NotFound("session.no_message", message_id=repr(message_id))
     values = {**reach(caller), "session_id": session_id, "message_id": message_id}
     async with database.connection() as connection:
-        found = await _rows(connection, StoredMessage, QUERIES["one_message"], values)
+        found = await rows.read(connection, StoredMessage, "one_message", values)
     if not found:
         raise NotFound("session.no_message", message_id=message_id)
     return found[0]
@@ -286,19 +277,9 @@ async def feedback(
 ) -> tuple[list[Feedback], int]:
     """Answers that people rated, the latest first, and how many there are (row A82).
 
-    Of sessions that the caller may see: for an admin of every base those of all.
+    Raises:
+        Forbidden: not for this caller.
     """
-    values = {**reach(caller), "rating": rating, "limit": limit, "offset": offset}
-    async with database.connection() as connection:
-        found = await _rows(connection, Feedback, QUERIES["list_feedback"], values)
-        return found, await _count(connection, QUERIES["count_feedback"], values)
-
-
-async def _rows(connection: Connection, kind: type[T], query: SQL, values: Mapping[str, object]) -> list[T]:
-    async with connection.cursor(row_factory=class_row(kind)) as cursor:
-        return await (await cursor.execute(query, values)).fetchall()
-
-
-async def _count(connection: Connection, query: SQL, values: Mapping[str, object]) -> int:
-    row = await (await connection.execute(query, values)).fetchone()
-    return 0 if row is None else row[0]
+    caller.require("admin")
+    values = {**reach(caller), "rating": rating}
+    return await rows.page(database, Feedback, "list_feedback", values, limit=limit, offset=offset)

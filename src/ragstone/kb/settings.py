@@ -103,8 +103,8 @@ class Settings:
     top_k: int = 8
     """Passages an answer is written from, and hits of a search."""
     min_score: float | None = None
-    """The least score of a passage that a question of the API is answered from, on the scale of its
-    search (`hybrid`). Empty: any."""
+    """The least score of a passage that a question of the API is answered from, 0 to 1 as hybrid search
+    gives it. Empty: any."""
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
 
@@ -299,8 +299,8 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "chunk_overlap": (0, 4_096),
     "chunk_parent": (0, 32_768),
     "top_k": (1, 1_000),
-    "min_score": (-1_000, 1_000),
-    "min_score_short": (-1_000, 1_000),
+    "min_score": (0, 1),
+    "min_score_short": (0, 1),
     "top_k_short": (1, 1_000),
     "top_k_medium": (1, 1_000),
     "short_length": (1, 1_000),

@@ -7,7 +7,7 @@ source: what either look has seen stays, and so does what could not be looked at
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -45,11 +45,12 @@ async def synced(
     pipeline: IngestPipeline,
     base_id: str,
     stored: Sequence[DocumentInfo],
+    delete: Callable[[Sequence[str]], Awaitable[DeletionReport]],
     dry_run: bool,
     allow_empty: bool,
     on_event: Callable[[IngestEvent], None] | None,
 ) -> SyncResult:
-    """Make the base equal to `source`; `stored` are the documents it holds now.
+    """Make the base equal to `source`; `stored` are the documents it holds now; `delete` takes some out.
 
     Raises:
         InputError: the source is empty while the base holds documents of it: an unmounted
@@ -70,7 +71,7 @@ async def synced(
     ]
     deleted = ingest.deleted
     if gone and not dry_run:
-        deleted += await pipeline.store.delete([info.document_id for info in gone])
+        deleted += await delete([info.document_id for info in gone])
     ready = [file.uri for file in ingest.files if file.status == "ready"]
     left = [*(info.uri for info in gone), *ingest.gone]
     return SyncResult(

@@ -10,27 +10,34 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import anyio
 from psycopg.types.json import Jsonb
 
-from ragstone.errors import Conflict, NotFound, RagstoneError, StoreError, first_error
-from ragstone.kb.answers import Answering, Emit, Ending, Question, count, database_of, insisting
+from ragstone.errors import Conflict, NotFound, StoreError, first_error
+from ragstone.kb.answers import (
+    Answering,
+    Emit,
+    Ending,
+    Question,
+    count,
+    insisting,
+    prepare,
+    visible_bases,
+)
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
 from ragstone.kb.plain import plain, plain_text
-from ragstone.kb.redaction import Item, missing_documents, redact, redact_deleted
-from ragstone.kb.sessions import StoredMessage, reach, stored_message
+from ragstone.kb.redaction import Item, missing_documents, redact
+from ragstone.kb.sessions import StoredMessage, bases_of, one, reach, stored_message
 from ragstone.memory import MAX_MESSAGES, turn, window
 from ragstone.postgres.pool import Connection, Database
 from ragstone.types import Message
 
-log = logging.getLogger("ragstone.sessions")
+_LOGGER = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 """How often what was said is saved; a stop is noticed as soon."""
@@ -39,7 +46,6 @@ LEASE_S = 10.0
 """An answer whose process said nothing for so long is dead. Ten beats: a busy machine may miss some."""
 
 REPAIR_S = 5.0
-REDACT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,42 @@ class Turn:
     question_id: str
     seq: int
     history: tuple[Message, ...]
+
+
+async def ask(
+    app: App, caller: Caller, session_id: str, text: str, *, filter: str | None, top_k: int | None
+) -> tuple[Turn, Question]:
+    """A question to the bases of a session, checked and stored with the place of its answer.
+
+    Raises:
+        NotFound: no such session of this caller. Conflict: none of its bases is left.
+        As `answers.prepare`.
+    """
+    question = await _prepared(app, caller, session_id, text, filter, top_k)
+    return await begin(await app.database(), caller, session_id, text), question
+
+
+async def ask_again(
+    app: App, caller: Caller, session_id: str, message_id: str, *, filter: str | None, top_k: int | None
+) -> tuple[Turn, Question]:
+    """The question of an answer, to be answered anew in its place.
+
+    Raises:
+        NotFound: no such message of this caller. As `ask` and `begin_again`.
+    """
+    database = await app.database()
+    answer = await stored_message(database, caller, session_id, message_id)
+    text = (await question_of(database, caller, answer)).content
+    question = await _prepared(app, caller, session_id, text, filter, top_k)
+    return await begin_again(database, caller, answer), question
+
+
+async def _prepared(
+    app: App, caller: Caller, session_id: str, text: str, filter: str | None, top_k: int | None
+) -> Question:
+    session = await one(await app.database(), caller, session_id)
+    base_ids = bases_of(session, await visible_bases(app, caller))
+    return await prepare(app, caller, text, base_ids=base_ids, filter=filter, top_k=top_k)
 
 
 async def begin(database: Database, caller: Caller, session_id: str, text: str) -> Turn:
@@ -147,7 +189,7 @@ async def write(app: App, place: Turn, question: Question, emit: Emit) -> Ending
     the answer is to be stored. Cancelled, what had been said is stored as partial; so it is
     when `stop` was called, of which the `Ending` says.
     """
-    database = await database_of(app)
+    database = await app.database()
     question = question.with_history(place.history)
     answering = Answering(app, question)
     try:
@@ -178,7 +220,7 @@ async def _keep(database: Database, message_id: str, answering: Answering, scope
                 database, message_id, answering.text, mode=answering.mode, sources=answering.sources
             )
         except StoreError as error:
-            log.warning("answer not saved meanwhile", extra={"code": error.code})
+            _LOGGER.warning("answer not saved meanwhile", extra={"code": error.code})
             continue
         if not going:
             scope.cancel()
@@ -251,32 +293,7 @@ async def repair(database: Database) -> int:
             return 0
         documents = [document_id for _, found in dead for document_id in found]
         await redact(connection, await missing_documents(connection, documents))
-        await connection.execute(QUERIES["repair_messages"], {"message_ids": [row[0] for row in dead]})
-    log.warning("unfinished answers ended", extra={"messages": len(dead)})
+        values = {"message_ids": [row[0] for row in dead], "error_code": "session.interrupted"}
+        await connection.execute(QUERIES["repair_messages"], values)
+    _LOGGER.warning("unfinished answers ended", extra={"messages": len(dead)})
     return len(dead)
-
-
-@asynccontextmanager
-async def looking_after(database: Database) -> AsyncGenerator[None]:
-    """In the block answers are repaired, and redacted after deletions: at once, then regularly."""
-    since: list[datetime | None] = [None]
-
-    async def redact_new() -> None:
-        since[0] = await redact_deleted(database, since[0])
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_again_and_again, lambda: repair(database), REPAIR_S)
-        tasks.start_soon(_again_and_again, redact_new, REDACT_S)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-async def _again_and_again(work: Callable[[], Awaitable[object]], seconds: float) -> None:
-    while True:
-        try:
-            await work()
-        except RagstoneError as error:
-            log.warning("stored answers not looked through", extra={"code": error.code})
-        await anyio.sleep(seconds)

@@ -289,9 +289,7 @@ async def _entered(
             outcome = await _file(connection, values)
             job_id = None
             if outcome != "duplicate":
-                job_id = await jobs.enqueue(
-                    connection, kind="index", base_id=values["base_id"], document_id=values["document_id"]
-                )
+                (job_id,) = await jobs.enqueue_index(connection, [values["document_id"]])
             await audit.record(
                 connection,
                 caller,
@@ -317,7 +315,7 @@ async def _file(connection: Connection, values: Mapping[str, Any]) -> Outcome:
         if (await connection.execute(QUERIES["insert_file"], values)).rowcount:
             return "created"
         async with connection.cursor(row_factory=dict_row) as cursor:
-            row = await (await cursor.execute(QUERIES["lock_file_of"], values)).fetchone()
+            row = await (await cursor.execute(QUERIES["lock_file"], values)).fetchone()
         if row is not None:  # else it was deleted between the two
             return await _known(connection, row, values)
     raise Conflict("file.restless", name=values["name"])
@@ -330,7 +328,6 @@ async def _known(connection: Connection, row: Mapping[str, Any], values: Mapping
     elif row["blob_hash"] == values["blob_hash"]:
         if row["status"] != "failed":
             return "duplicate"
-        await connection.execute(QUERIES["queue_file"], values)
         return "queued_again"
     await connection.execute(QUERIES["new_version"], values)
     return "new_version"

@@ -78,7 +78,10 @@ class NotifyWakeup:
     async def wait(self, seconds: float) -> bool:
         until = anyio.current_time() + seconds
         try:
-            connection = await self._listens()
+            if self._connection is None:
+                await self._listens()
+                return True  # what was told before is found by looking
+            connection = self._connection
             async with aclosing(connection.notifies(timeout=seconds, stop_after=1)) as notices:
                 async for _ in notices:
                     return True
@@ -91,12 +94,11 @@ class NotifyWakeup:
         async with self._database.connection():
             pass
 
-    async def _listens(self) -> Connection:
-        if self._connection is None:
-            self._connection = await self._listening.enter_async_context(self._database.connection())
-            await self._connection.execute(QUERIES["listen"])
-            await self._connection.commit()
-        return self._connection
+    async def _listens(self) -> None:
+        connection = await self._listening.enter_async_context(self._database.beside())
+        await connection.execute(QUERIES["listen"])
+        await connection.commit()
+        self._connection = connection
 
     async def _leave(self) -> None:
         self._connection = None

@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import anyio
@@ -25,6 +26,7 @@ from ragstone.kb.jobs import Job
 from ragstone.kb.originals import read_blob
 from ragstone.kb.reindex import ReindexEvent, ToBuild
 from ragstone.kb.settings import Settings
+from ragstone.kb.upkeep import repeated
 from ragstone.kb.wakeup import Wakeup
 from ragstone.postgres.pool import Connection, Database
 from ragstone.protocols import Splitter
@@ -40,6 +42,7 @@ PROGRESS_S = 0.5
 GRACE_S = 10.0
 """What runs when the worker is stopped may end within so long; else it is given back."""
 _GIVE_BACK_S = 5.0
+_NOT_SWEPT = "jobs of dead workers not looked for"
 
 ReadBlob: TypeAlias = Callable[[App, Job], Awaitable[Blob]]
 """The original of an `index` job, with the uri, name and metadata of its file."""
@@ -84,7 +87,8 @@ class Worker:
         if on_ready is not None:
             on_ready()
         async with anyio.create_task_group() as beside:
-            beside.start_soon(self._sweep, database, wakeup)
+            sweep = partial(repeated, partial(self._sweep, database, wakeup), failed=_NOT_SWEPT)
+            beside.start_soon(sweep, min(self._lease / 3, IDLE_S))
             async with anyio.create_task_group() as working:
                 with self._taking:
                     while True:
@@ -114,14 +118,9 @@ class Worker:
             return await jobs.take(database, worker=self._name, lease=self._lease)
 
     async def _sweep(self, database: Database, wakeup: Wakeup) -> None:
-        while True:
-            try:
-                if freed := await jobs.sweep(database, at_work=self._at_work):
-                    _LOGGER.warning("jobs of dead workers freed", extra={"jobs": freed})
-                    await wakeup.notify()
-            except RagstoneError as error:
-                _LOGGER.warning("jobs of dead workers not looked for", extra={"code": error.code})
-            await anyio.sleep(min(self._lease / 3, IDLE_S))
+        if freed := await jobs.sweep(database, at_work=self._at_work):
+            _LOGGER.warning("jobs of dead workers freed", extra={"jobs": freed})
+            await wakeup.notify()
 
     # --- doing it --------------------------------------------------------------------
 

@@ -139,6 +139,8 @@ CREATE TABLE deletions (
     deleted_at  timestamptz NOT NULL DEFAULT now()
 );
 
+CREATE INDEX deletions_time ON deletions (deleted_at);
+
 -- Copies of the vectors in an index outside this database, and what each has yet to learn.
 
 -- A copy is filled from `vectors`, then answers until another takes its place.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -14,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ragstone.errors import RagstoneError
-from ragstone.kb import orphans, turns
+from ragstone.kb import orphans, redaction, turns
 from ragstone.kb.api import (
     asking,
     audit,
@@ -34,6 +35,7 @@ from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.api.problems import on_error, on_http, on_invalid
 from ragstone.kb.bootstrap import App
 from ragstone.kb.readiness import Probe
+from ragstone.kb.upkeep import repeated
 
 ROUTERS = (
     health.router,
@@ -62,8 +64,9 @@ def create_app(
             await parts.store()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_warm, parts)
-                tasks.start_soon(orphans.sweeping, parts)
-                async with beside(), turns.looking_after(await parts.database()):
+                for work, seconds, failed in await _upkeep(parts):
+                    tasks.start_soon(partial(repeated, work, seconds, failed=failed))
+                async with beside():
                     yield
                 tasks.cancel_scope.cancel()
         finally:
@@ -110,6 +113,20 @@ def _layers(api: FastAPI, parts: App) -> None:
             expose_headers=["Content-Disposition", "Retry-After", "X-Request-ID"],
         )
     api.add_middleware(Edge)
+
+
+async def _upkeep(parts: App) -> list[tuple[Callable[[], Awaitable[object]], float, str]]:
+    """What other processes left unfinished, and deletions that others made."""
+    database = await parts.database()
+
+    async def sweep() -> None:
+        await orphans.sweep(database, await parts.blobs())
+
+    return [
+        (partial(turns.repair, database), turns.REPAIR_S, "answers of dead processes not ended"),
+        (redaction.NewDeletions(database), redaction.REDACT_S, "stored answers not redacted"),
+        (sweep, orphans.SWEEP_S, "originals that nothing needs not dropped"),
+    ]
 
 
 async def _warm(parts: App) -> None:

@@ -15,12 +15,12 @@ from ragstone.highlight import highlights
 from ragstone.kb import answers
 from ragstone.kb.answers import Emit, Ending, Question
 from ragstone.kb.api.answered import Ended, Found, HitOut, ended, sources_data, stage_data, timings
-from ragstone.kb.api.asked import Parts, Who
+from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.events import EmitEvent, EventStream, problem_data, while_heard
 from ragstone.kb.api.models import RequestBody
 from ragstone.types import Delta, Event, Hit, SearchResult, Sources, StageDone
 
-log = logging.getLogger("ragstone.api")
+_LOGGER = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/api", tags=["ask"])
 
@@ -207,6 +207,6 @@ def streamed(
 def _problem(request: Request, error: Exception) -> dict[str, object]:
     if not isinstance(error, RagstoneError):
         facts = {"request_id": getattr(request.state, "request_id", "")}
-        log.error("answer failed", extra=facts, exc_info=error)
+        _LOGGER.error("answer failed", extra=facts, exc_info=error)
         error = RagstoneError("session.internal")
     return problem_data(request, error)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, Field
 
 from ragstone.kb import audit
-from ragstone.kb.api.asked import Parts, Who
+from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.models import Limit, Offset, Page
 
 router = APIRouter(prefix="/api", tags=["audit"])
@@ -42,9 +42,9 @@ async def list_audit(
     until: Annotated[AwareDatetime | None, Query()] = None,
 ) -> Page[Change]:
     """Changes, the latest first; from `since`, before `until`."""
-    who.require("admin")
     entries, total = await audit.listing(
         await parts.database(),
+        who,
         limit=limit,
         offset=offset,
         action=action,

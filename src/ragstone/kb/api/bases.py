@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from ragstone.kb import catalog, removal, statistics
-from ragstone.kb.api.asked import Parts, Who
+from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
 from ragstone.kb.bases import MAX_NAME
 from ragstone.kb.catalog import MAX_DESCRIPTION, BaseChanges, BaseDetails, BaseSort
@@ -35,7 +35,7 @@ class BaseSettings(RequestBody):
     chunk_overlap: int | None = Field(default=None, ge=0, le=1_000_000, examples=[30])
     chunk_parent: int | None = Field(default=None, ge=0, le=1_000_000)
     top_k: int | None = Field(default=None, ge=1, le=1_000, examples=[8])
-    min_score: float | None = Field(default=None, ge=-1_000, le=1_000)
+    min_score: float | None = Field(default=None, ge=0, le=1)
 
 
 class NewBase(RequestBody):

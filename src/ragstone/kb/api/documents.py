@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, Field
 
-from ragstone.kb import catalog, files, passages, removal
-from ragstone.kb.api.asked import Parts, Who
+from ragstone.kb import files, passages, removal
 from ragstone.kb.api.bases import BaseId, Deleted, OfCategory, Search, deleted
-from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
+from ragstone.kb.api.dependencies import Parts, Who
+from ragstone.kb.api.models import Limit, Offset, Page, RequestBody, Said, said
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.files import Failure, FileInfo, FileSort, FileStatus
 from ragstone.kb.uploads import MAX_CATEGORY, MAX_NAME_BYTES
-from ragstone.messages import Language, known, render
+from ragstone.messages import Language
 
 router = APIRouter(prefix="/api", tags=["documents"])
 
@@ -24,13 +23,6 @@ DocumentId = Annotated[str, Path(max_length=200)]
 Scalar = str | int | float | bool | AwareDatetime
 MetadataView = dict[str, str | bool | int | float | datetime | list[str | bool | int | float | datetime]]
 MOST_CHARACTERS = 1_000_000
-
-
-class Said(BaseModel):
-    """A stable code, and a sentence by Accept-Language in English or Chinese."""
-
-    code: str = Field(examples=["parse.password"])
-    detail: str
 
 
 class MemberFailure(Said):
@@ -165,10 +157,8 @@ async def list_documents(
     status: Annotated[list[FileStatus] | None, Query(description="Only these states.")] = None,
 ) -> Page[DocumentView]:
     """Documents of a base, the latest first; also those that wait, and those that failed."""
-    database = await parts.database()
-    await catalog.check(database, who, base_id)
     found, total = await files.listing(
-        database,
+        await parts.database(),
         who,
         base_id,
         limit=limit,
@@ -186,9 +176,7 @@ async def list_documents(
 @router.post("/bases/{base_id}/documents/retry", status_code=202)
 async def retry_failed(base_id: BaseId, parts: Parts, who: Who) -> QueuedDocuments:
     """Read every failed document of a base again."""
-    database = await parts.database()
-    await catalog.check(database, who, base_id)
-    document_ids = await files.retry_failed(database, who, base_id)
+    document_ids = await files.retry_failed(await parts.database(), who, base_id)
     if document_ids:
         await (await parts.wakeup()).notify()
     return QueuedDocuments(document_ids=document_ids)
@@ -197,8 +185,6 @@ async def retry_failed(base_id: BaseId, parts: Parts, who: Who) -> QueuedDocumen
 @router.post("/bases/{base_id}/documents/delete")
 async def delete_documents(base_id: BaseId, body: DocumentIds, parts: Parts, who: Who) -> Deleted:
     """Delete several documents; ids that are not there are passed over."""
-    database = await parts.database()
-    await catalog.check(database, who, base_id)
     return deleted(await removal.remove(parts, who, body.document_ids, base_id=base_id))
 
 
@@ -221,6 +207,8 @@ async def change_document(
         category=body.category,
         metadata=body.metadata,
     )
+    if info.progress is not None:  # a job that begins anew
+        await (await parts.wakeup()).notify()
     return view(info, wanted_language(request))
 
 
@@ -285,10 +273,10 @@ def view(info: FileInfo, language: Language) -> DocumentView:
     return DocumentView(
         **plain,
         sha256=info.blob_hash,
-        error=None if info.error is None else _said(info.error.code, info.error.values, language),
+        error=None if info.error is None else said(info.error.code, info.error.values, language),
         failures=[_member(item, language) for item in info.failures],
         progress=None if progress is None else ProgressView.model_validate(progress, from_attributes=True),
-        warnings=[_said(remark.key, remark.values, language) for remark in info.warnings],
+        warnings=[said(remark.key, remark.values, language) for remark in info.warnings],
         metadata={
             key: list(value) if isinstance(value, tuple) else value for key, value in info.metadata.items()
         },
@@ -296,13 +284,5 @@ def view(info: FileInfo, language: Language) -> DocumentView:
 
 
 def _member(failure: Failure, language: Language) -> MemberFailure:
-    said = _said(failure.code, failure.values, language)
-    return MemberFailure(uri=failure.uri, name=failure.name, code=said.code, detail=said.detail)
-
-
-def _said(code: str, values: Mapping[str, Any], language: Language) -> Said:
-    """A stored sentence; one of an earlier version of Ragstone may have lost its words."""
-    try:
-        return Said(code=code, detail=render(code, language, **values) if known(code) else code)
-    except (KeyError, ValueError, TypeError):
-        return Said(code=code, detail=code)
+    sentence = said(failure.code, failure.values, language)
+    return MemberFailure(uri=failure.uri, name=failure.name, **sentence.model_dump())

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ragstone.errors import RagstoneError, first_error
 from ragstone.kb.api import problems
 
-log = logging.getLogger("ragstone.api")
+_LOGGER = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # An answer is data and nothing that a browser runs, frames or keeps; a route may say otherwise.
@@ -57,7 +57,7 @@ class Edge:
     async def _failed(self, error: Exception, scope: Scope, receive: Receive, answer: _Answer) -> None:
         request, first = Request(scope), first_error(error)
         if not isinstance(first, RagstoneError) or answer.status is not None:
-            log.error("failed", extra={"request_id": answer.request_id}, exc_info=first)
+            _LOGGER.error("failed", extra={"request_id": answer.request_id}, exc_info=first)
         # An answer under way is cut off, so that the client does not take it for whole.
         if answer.status is None:
             ours = isinstance(first, RagstoneError)
@@ -95,4 +95,4 @@ def _log_request(scope: Scope, status: int | None, milliseconds: float) -> None:
         "key_id": getattr(caller, "key_id", None),
     }
     quiet = scope["path"] in _QUIET and status is not None and status < 500
-    log.log(logging.DEBUG if quiet else logging.INFO, "request", extra=facts)
+    _LOGGER.log(logging.DEBUG if quiet else logging.INFO, "request", extra=facts)

@@ -62,6 +62,8 @@ class RunningAnswers:
     @contextmanager
     def running(self, scope: anyio.CancelScope) -> Generator[None]:
         self._scopes.add(scope)
+        if self.stopping:
+            scope.cancel()
         try:
             yield
         finally:

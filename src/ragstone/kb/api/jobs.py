@@ -9,23 +9,17 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
 from ragstone.kb import jobs
-from ragstone.kb.api.asked import Parts, Who
-from ragstone.kb.api.models import Limit, Offset, Page
+from ragstone.kb.api.bases import BaseId
+from ragstone.kb.api.dependencies import Parts, Who
+from ragstone.kb.api.models import Limit, Offset, Page, Said, said
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.jobs import JobInfo, JobKind, JobState
-from ragstone.messages import Language, render
+from ragstone.messages import Language
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
 JobId = Annotated[int, Path(ge=1, lt=2**63)]
 OfBase = Annotated[str | None, Query(max_length=64, description="Only jobs of this base.")]
-
-
-class JobProblem(BaseModel):
-    """Why an attempt failed; of a queued job the last attempt, which is followed by another."""
-
-    code: str = Field(examples=["parse.password"])
-    detail: str = Field(description="A sentence for people, by Accept-Language in English or Chinese.")
 
 
 class JobView(BaseModel):
@@ -40,7 +34,9 @@ class JobView(BaseModel):
     stage: str = Field(description="load, parse, embed; of a reindex: build.", examples=["embed"])
     progress: float = Field(description="Share of the stage that is done, 0 to 1.")
     attempts: int
-    error: JobProblem | None
+    error: Said | None = Field(
+        description="Why an attempt failed; of a queued job the last one, which is followed by another."
+    )
     run_after: datetime = Field(description="A queued job is not begun before.")
     created_at: datetime
     started_at: datetime | None
@@ -64,7 +60,6 @@ async def list_jobs(
     offset: Offset = 0,
 ) -> Page[JobView]:
     """Jobs of the bases the key may see, the newest first."""
-    who.require("editor")
     found, total = await jobs.listing(
         await parts.database(), who, base_id=base_id, state=state, limit=limit, offset=offset
     )
@@ -75,37 +70,30 @@ async def list_jobs(
 @router.get("/jobs/{job_id}")
 async def show_job(request: Request, parts: Parts, who: Who, job_id: JobId) -> JobView:
     """How far one job is."""
-    who.require("editor")
     return _view(await jobs.one(await parts.database(), who, job_id), wanted_language(request))
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel_job(request: Request, parts: Parts, who: Who, job_id: JobId) -> JobView:
     """Stop a job that is queued or running. Its file is failed; what answered before goes on."""
-    who.require("editor")
     return _view(await jobs.cancel(await parts.database(), who, job_id), wanted_language(request))
 
 
 @router.post("/jobs/{job_id}/replay", status_code=202)
 async def replay_job(parts: Parts, who: Who, job_id: JobId) -> Queued:
     """Try one job again that is dead or was cancelled."""
-    who.require("editor")
     return await _queued(parts, await jobs.replay(await parts.database(), who, job_id=job_id))
 
 
 @router.post("/jobs/replay", status_code=202)
 async def replay_jobs(parts: Parts, who: Who, base_id: OfBase = None) -> Queued:
     """Try every dead job again: those of a base, or of all bases the key may see."""
-    who.require("editor")
     return await _queued(parts, await jobs.replay(await parts.database(), who, base_id=base_id))
 
 
 @router.post("/bases/{base_id}/reindex", status_code=202)
-async def reindex_base(
-    request: Request, parts: Parts, who: Who, base_id: Annotated[str, Path(max_length=64)]
-) -> JobView:
+async def reindex_base(request: Request, parts: Parts, who: Who, base_id: BaseId) -> JobView:
     """Split and embed a base anew as its settings now say; it answers meanwhile as before."""
-    who.require("editor")
     job = await jobs.reindex(await parts.database(), who, base_id)
     await _queued(parts, [job.job_id])
     return _view(job, wanted_language(request))
@@ -119,8 +107,5 @@ async def _queued(parts: Parts, job_ids: list[int]) -> Queued:
 
 def _view(job: JobInfo, language: Language) -> JobView:
     fields = {name: getattr(job, name) for name in JobView.model_fields if name != "error"}
-    problem = None
-    if job.error_code is not None:
-        detail = render(job.error_code, language, **(job.error_values or {}))
-        problem = JobProblem(code=job.error_code, detail=detail)
-    return JobView(error=problem, **fields)
+    error = None if job.error_code is None else said(job.error_code, job.error_values, language)
+    return JobView(error=error, **fields)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragstone.messages import Language, known, render
 
 T = TypeVar("T")
 
@@ -18,6 +21,21 @@ class RequestBody(BaseModel):
     """JSON of a request: a field that does not exist is an error, and so is a number that is none."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Said(BaseModel):
+    """A stable code, and a sentence by Accept-Language in English or Chinese."""
+
+    code: str = Field(examples=["parse.password"])
+    detail: str
+
+
+def said(code: str, values: Mapping[str, Any] | None, language: Language) -> Said:
+    """A stored sentence; one of an earlier version of Ragstone may have lost its words."""
+    try:
+        return Said(code=code, detail=render(code, language, **(values or {})) if known(code) else code)
+    except (KeyError, ValueError, TypeError):
+        return Said(code=code, detail=code)
 
 
 class Page(BaseModel, Generic[T]):

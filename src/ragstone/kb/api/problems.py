@@ -58,7 +58,7 @@ class Problem(BaseModel):
     type: str = "about:blank"
     status: int
     code: str = Field(description="Stable name for programs, such as `access.key_expired`.")
-    title: str
+    title: str = Field(description="The name of the status; `code` says more.")
     detail: str = Field(description="A sentence for people, by Accept-Language in English or Chinese.")
     request_id: str = Field(description="The X-Request-ID of the answer, by which the log names it too.")
     errors: list[FieldProblem] | None = Field(default=None, description="Of 422: each value that is wrong.")
@@ -102,9 +102,7 @@ def problem(request: Request, error: RagstoneError) -> JSONResponse:
         headers["Retry-After"] = str(error.values.get("seconds", 1))
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return _problem(
-        request, status, error.key, title=type(error).__name__, headers=headers, values=error.values
-    )
+    return _problem(request, status, error.key, headers=headers, values=error.values)
 
 
 def unexpected(request: Request) -> JSONResponse:
@@ -117,7 +115,6 @@ def _problem(
     status: int,
     key: str,
     *,
-    title: str = "",
     headers: Mapping[str, str] | None = None,
     fields: Sequence[FieldProblem] | None = None,
     values: Mapping[str, object] | None = None,
@@ -126,7 +123,7 @@ def _problem(
     body = Problem(
         status=status,
         code=key,
-        title=title or HTTPStatus(status).phrase,
+        title=HTTPStatus(status).phrase,
         detail=render(key, wanted_language(request), **{**(values or {}), **more}),
         request_id=_request_id(request),
         errors=None if fields is None else list(fields),

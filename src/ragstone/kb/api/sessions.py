@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
 from ragstone.kb import answers, sessions, turns
-from ragstone.kb.answers import Question, database_of
+from ragstone.kb.answers import Question
 from ragstone.kb.api.answered import MessageOut, Replied, ended, shown
-from ragstone.kb.api.asked import Parts, Who
 from ragstone.kb.api.asking import STREAM, streamed, whole
+from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.events import EventStream
 from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
 from ragstone.kb.api.problems import wanted_language
@@ -66,6 +66,10 @@ class Anew(RequestBody):
 
     filter: str | None = None
     top_k: int | None = None
+
+
+ANEW = Anew()
+"""What a request without a body means."""
 
 
 class Rating(RequestBody):
@@ -135,7 +139,7 @@ async def list_sessions(
     """Conversations, pinned ones first, then the latest used; `search` looks into titles."""
     names = await answers.visible_bases(parts, who)
     found, total = await sessions.listing(
-        await database_of(parts), who, search=search, limit=limit, offset=offset
+        await parts.database(), who, search=search, limit=limit, offset=offset
     )
     items = [SessionOut(**_session(info, names)) for info in found]
     return Page[SessionOut](items=items, total=total, limit=limit, offset=offset)
@@ -150,10 +154,10 @@ async def show_session(
     before: Annotated[int | None, Query(ge=1, le=2_147_483_647)] = None,
 ) -> SessionDetail:
     """A conversation with its latest messages; `before` a `seq` for those before it."""
-    database = await database_of(parts)
+    database = await parts.database()
     info = await sessions.one(database, who, session_id)
     names = await answers.visible_bases(parts, who)
-    stored = await sessions.messages(database, session_id, limit=limit, before=before)
+    stored = await sessions.messages(database, who, session_id, limit=limit, before=before)
     items = [MessageOut.model_validate(message) for message in stored]
     return SessionDetail(**_session(info, names), items=items)
 
@@ -176,7 +180,7 @@ async def change_session(session_id: str, body: SessionChange, parts: Parts, who
 @router.delete("/sessions/{session_id}", status_code=204)
 async def delete_session(session_id: str, parts: Parts, who: Who) -> None:
     """Delete a conversation with all its messages."""
-    await sessions.delete(await database_of(parts), who, session_id)
+    await sessions.delete(await parts.database(), who, session_id)
 
 
 @router.get(
@@ -186,9 +190,9 @@ async def delete_session(session_id: str, parts: Parts, who: Who) -> None:
 )
 async def export_session(request: Request, session_id: str, parts: Parts, who: Who) -> Response:
     """A conversation as a Markdown file."""
-    database = await database_of(parts)
+    database = await parts.database()
     info = await sessions.one(database, who, session_id)
-    stored = await sessions.messages(database, session_id, limit=MAX_EXPORTED)
+    stored = await sessions.messages(database, who, session_id, limit=MAX_EXPORTED)
     text = transcript(info, stored, wanted_language(request))
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(info.title, safe='')}.md"}
     return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
@@ -200,7 +204,7 @@ async def export_session(request: Request, session_id: str, parts: Parts, who: W
 @router.get("/sessions/{session_id}/messages/{message_id}")
 async def show_message(session_id: str, message_id: str, parts: Parts, who: Who) -> MessageOut:
     """One message; the passages it was written from have the text that stands there now."""
-    message = await sessions.stored_message(await database_of(parts), who, session_id, message_id)
+    message = await sessions.stored_message(await parts.database(), who, session_id, message_id)
     names = await answers.visible_bases(parts, who)
     chunk_ids = [item["chunk_id"] for item in message.sources if not item.get("removed")]
     hits = await (await parts.store()).fetch(chunk_ids)
@@ -214,7 +218,7 @@ async def send_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
 ) -> Replied:
     """Ask in a conversation; the answer, whole. When the client goes away it stops and is kept."""
-    return await _replied(request, parts, *await _asked(session_id, body, parts, who))
+    return await _replied(request, parts, *await _asked(parts, who, session_id, body))
 
 
 @router.post("/sessions/{session_id}/messages/stream", response_class=StreamingResponse, responses=STREAM)
@@ -222,15 +226,15 @@ async def stream_message(
     request: Request, session_id: str, body: NewQuestion, parts: Parts, who: Who
 ) -> EventStream:
     """Ask in a conversation; the answer as it is being written."""
-    return _streamed(request, parts, *await _asked(session_id, body, parts, who))
+    return _streamed(request, parts, *await _asked(parts, who, session_id, body))
 
 
 @router.post("/sessions/{session_id}/messages/{message_id}/regenerate")
 async def regenerate_message(
-    request: Request, session_id: str, message_id: str, body: Anew, parts: Parts, who: Who
+    request: Request, session_id: str, message_id: str, parts: Parts, who: Who, body: Anew = ANEW
 ) -> Replied:
     """A new answer in place of this one, whole."""
-    return await _replied(request, parts, *await _asked_again(session_id, message_id, body, parts, who))
+    return await _replied(request, parts, *await _again(parts, who, session_id, message_id, body))
 
 
 @router.post(
@@ -239,16 +243,16 @@ async def regenerate_message(
     responses=STREAM,
 )
 async def regenerate_message_stream(
-    request: Request, session_id: str, message_id: str, body: Anew, parts: Parts, who: Who
+    request: Request, session_id: str, message_id: str, parts: Parts, who: Who, body: Anew = ANEW
 ) -> EventStream:
     """A new answer in place of this one, as it is being written."""
-    return _streamed(request, parts, *await _asked_again(session_id, message_id, body, parts, who))
+    return _streamed(request, parts, *await _again(parts, who, session_id, message_id, body))
 
 
 @router.post("/sessions/{session_id}/messages/{message_id}/stop", status_code=202)
 async def stop_message(session_id: str, message_id: str, parts: Parts, who: Who) -> MessageOut:
     """Stop an answer that is being written, within a second; what was said is kept as `partial`."""
-    database = await database_of(parts)
+    database = await parts.database()
     await turns.stop(database, who, session_id, message_id)
     return MessageOut.model_validate(await sessions.stored_message(database, who, session_id, message_id))
 
@@ -257,7 +261,7 @@ async def stop_message(session_id: str, message_id: str, parts: Parts, who: Who)
 async def rate_message(session_id: str, message_id: str, body: Rating, parts: Parts, who: Who) -> MessageOut:
     """Say what an answer was worth."""
     message = await sessions.set_feedback(
-        await database_of(parts), who, session_id, message_id, rating=body.rating, text=body.text
+        await parts.database(), who, session_id, message_id, rating=body.rating, text=body.text
     )
     return MessageOut.model_validate(message)
 
@@ -271,36 +275,20 @@ async def list_feedback(
     offset: Offset = 0,
 ) -> Page[FeedbackOut]:
     """Answers that people rated, with their questions, to see what to mend. For admins of every base."""
-    who.require("admin")
-    database = await database_of(parts)
+    database = await parts.database()
     found, total = await sessions.feedback(database, who, rating=rating, limit=limit, offset=offset)
     items = [FeedbackOut.model_validate(item) for item in found]
     return Page[FeedbackOut](items=items, total=total, limit=limit, offset=offset)
 
 
-async def _asked(session_id: str, body: NewQuestion, parts: Parts, who: Who) -> tuple[Turn, Question]:
-    """The question, checked and stored with the place of its answer."""
-    database = await database_of(parts)
-    info = await sessions.one(database, who, session_id)
-    base_ids = sessions.bases_of(info, await answers.visible_bases(parts, who))
-    question = await answers.prepare(
-        parts, who, body.question, base_ids=base_ids, filter=body.filter, top_k=body.top_k
-    )
-    return await turns.begin(database, who, session_id, body.question), question
+async def _asked(parts: Parts, who: Who, session_id: str, body: NewQuestion) -> tuple[Turn, Question]:
+    return await turns.ask(parts, who, session_id, body.question, filter=body.filter, top_k=body.top_k)
 
 
-async def _asked_again(
-    session_id: str, message_id: str, body: Anew, parts: Parts, who: Who
+async def _again(
+    parts: Parts, who: Who, session_id: str, message_id: str, body: Anew
 ) -> tuple[Turn, Question]:
-    database = await database_of(parts)
-    info = await sessions.one(database, who, session_id)
-    answer = await sessions.stored_message(database, who, session_id, message_id)
-    asked = await turns.question_of(database, who, answer)
-    base_ids = sessions.bases_of(info, await answers.visible_bases(parts, who))
-    question = await answers.prepare(
-        parts, who, asked.content, base_ids=base_ids, filter=body.filter, top_k=body.top_k
-    )
-    return await turns.begin_again(database, who, answer), question
+    return await turns.ask_again(parts, who, session_id, message_id, filter=body.filter, top_k=body.top_k)
 
 
 async def _replied(request: Request, parts: Parts, place: Turn, question: Question) -> Replied:

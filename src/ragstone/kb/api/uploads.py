@@ -14,10 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from ragstone.errors import ContentError, InputError, NotFound, RagstoneError
 from ragstone.kb import catalog, files, uploads
-from ragstone.kb.api.asked import Parts, Who
 from ragstone.kb.api.bases import BaseId
-from ragstone.kb.api.documents import DocumentId, DocumentView, Said, view
-from ragstone.kb.api.models import RequestBody
+from ragstone.kb.api.dependencies import Parts, Who
+from ragstone.kb.api.documents import DocumentId, DocumentView, view
+from ragstone.kb.api.models import RequestBody, Said
 from ragstone.kb.api.multipart import Incoming, received
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.bootstrap import App
@@ -161,7 +161,7 @@ async def download(
     # Before the answer begins: that the blob is gone must not end as half a file.
     first = await anext(pieces, b"")
     if start == 0:
-        await files.count_access(database, document_id)
+        await files.opened(database, who, document_id)
     return StreamingResponse(
         _joined(first, pieces),
         status_code=200 if part is None else 206,
@@ -231,8 +231,10 @@ def _refused(name: str, error: RagstoneError, request: Request) -> UploadItem:
 
 
 def _note(fields: dict[str, str], name: str, value: str, *, late: bool) -> None:
-    if late or name not in _FIELDS or name == "files":
+    if name not in _FIELDS or name == "files":
         raise InputError("upload.field", name=name[:80])
+    if late:
+        raise InputError("upload.field_late", name=name)
     fields[name] = value
 
 

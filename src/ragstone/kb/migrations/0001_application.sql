@@ -187,6 +187,7 @@ CREATE TABLE messages (
 CREATE INDEX messages_documents ON messages USING gin (source_documents);
 CREATE INDEX messages_replies ON messages (reply_to);
 CREATE INDEX messages_replaced ON messages (replaced_by) WHERE replaced_by IS NOT NULL;
+CREATE INDEX messages_feedback ON messages (finished_at) WHERE feedback IS NOT NULL;
 CREATE INDEX messages_streaming ON messages (alive_until) WHERE status = 'streaming';
 
 -- Every question that was asked, without its words: what statistics count.

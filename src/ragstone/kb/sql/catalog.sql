@@ -18,7 +18,9 @@ WHERE base_id = %(base_id)s
 UPDATE bases SET name = %(name)s WHERE base_id = %(base_id)s
 
 -- name: count_base_access
-INSERT INTO base_details (base_id, accesses) VALUES (%(base_id)s, 1)
+INSERT INTO base_details (base_id, accesses)
+SELECT base_id, 1 FROM bases WHERE base_id = %(base_id)s
+FOR KEY SHARE
 ON CONFLICT (base_id) DO UPDATE SET accesses = base_details.accesses + 1
 
 -- name: list_base_details
@@ -115,9 +117,9 @@ FROM (
            count(*) FILTER (WHERE status = 'complete' AND NOT answered) AS refused,
            count(*) FILTER (WHERE status = 'partial') AS interrupted,
            count(*) FILTER (WHERE status = 'failed') AS broken,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY first_ms) AS first_ms_p50,
-           percentile_cont(0.95) WITHIN GROUP (ORDER BY first_ms) AS first_ms_p95,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY total_ms) AS total_ms_p50,
-           percentile_cont(0.95) WITHIN GROUP (ORDER BY total_ms) AS total_ms_p95
+           round(percentile_cont(0.5) WITHIN GROUP (ORDER BY first_ms)::numeric, 1)::float8 AS first_ms_p50,
+           round(percentile_cont(0.95) WITHIN GROUP (ORDER BY first_ms)::numeric, 1)::float8 AS first_ms_p95,
+           round(percentile_cont(0.5) WITHIN GROUP (ORDER BY total_ms)::numeric, 1)::float8 AS total_ms_p50,
+           round(percentile_cont(0.95) WITHIN GROUP (ORDER BY total_ms)::numeric, 1)::float8 AS total_ms_p95
     FROM asked
 ) q

@@ -42,7 +42,7 @@ VALUES (%(document_id)s, %(base_id)s, %(uri)s, %(name)s, %(category)s, %(metadat
         %(size)s, %(media_type)s, 'pending')
 ON CONFLICT DO NOTHING
 
--- name: lock_file_of
+-- name: lock_file
 SELECT document_id, base_id, uri, blob_hash, status FROM files
 WHERE document_id = %(document_id)s
 FOR NO KEY UPDATE
@@ -54,9 +54,14 @@ SET name = %(name)s, blob_hash = %(blob_hash)s, size = %(size)s, media_type = %(
     version = version + 1, status = 'pending', error_code = NULL, error_values = NULL, updated_at = now()
 WHERE document_id = %(document_id)s
 
--- name: queue_file
+-- name: lock_some_files
+SELECT document_id FROM files WHERE document_id = ANY (%(document_ids)s)
+ORDER BY document_id
+FOR NO KEY UPDATE
+
+-- name: queue_files
 UPDATE files SET status = 'pending', error_code = NULL, error_values = NULL, updated_at = now()
-WHERE document_id = %(document_id)s
+WHERE document_id = ANY (%(document_ids)s)
 
 -- name: keep_original
 -- Of an address that a job has read; unless another version was asked for meanwhile.
@@ -69,7 +74,8 @@ ORDER BY document_id
 FOR NO KEY UPDATE
 
 -- name: adopt_document
--- A document that was added on the command line gets a row for what people say about it.
+-- A document that was added on the command line gets a row for what people say about it. Whoever
+-- has a row locks that first: a deletion takes the file before the document.
 INSERT INTO files (document_id, base_id, uri, name, media_type, status)
 SELECT document_id, base_id, uri, title, media_type, 'ready' FROM documents
 WHERE document_id = %(document_id)s
@@ -91,11 +97,7 @@ UPDATE chunks c SET metadata = (c.metadata - %(before)s::text[]) || %(metadata)s
 WHERE c.document_id = %(document_id)s
 
 -- name: count_access
-INSERT INTO files (document_id, base_id, uri, name, media_type, status, accesses)
-SELECT document_id, base_id, uri, title, media_type, 'ready', 1 FROM documents
-WHERE document_id = %(document_id)s
-FOR KEY SHARE
-ON CONFLICT (document_id) DO UPDATE SET accesses = files.accesses + 1
+UPDATE files SET accesses = accesses + 1 WHERE document_id = %(document_id)s
 
 -- name: list_files
 -- Uploaded ones, and those that came another way, which are ready. One row at least: with the total.
@@ -167,21 +169,31 @@ WHERE document_id = ANY (%(document_ids)s) AND (%(bases)s::text[] IS NULL OR bas
 ORDER BY document_id
 
 -- name: members_of
--- A container that failed half way has members and no document of its own.
+-- Their uris begin with the container's own and !/ (0 comes after /). A container that failed half
+-- way has members and no document of its own.
 SELECT m.document_id
 FROM (SELECT base_id, uri FROM files WHERE document_id = ANY (%(document_ids)s)
       UNION SELECT base_id, uri FROM documents WHERE document_id = ANY (%(document_ids)s)) c
-JOIN documents m ON m.base_id = c.base_id AND starts_with(m.uri, c.uri || '!/')
+JOIN documents m ON m.base_id = c.base_id AND m.uri >= c.uri || '!/' AND m.uri < c.uri || '!0'
 WHERE m.document_id <> ALL (%(document_ids)s)
 ORDER BY m.document_id
 
 -- name: delete_files
 DELETE FROM files WHERE document_id = ANY (%(document_ids)s)
 
+-- name: left_of_document
+-- As `removal.TABLES` names them.
+SELECT (SELECT count(*) FROM files WHERE document_id = %(document_id)s),
+       (SELECT count(*) FROM jobs WHERE document_id = %(document_id)s),
+       (SELECT count(*) FROM messages WHERE source_documents && ARRAY[%(document_id)s]::text[]),
+       (SELECT count(*) FROM blobs b
+        WHERE NOT EXISTS (SELECT 1 FROM files f WHERE f.blob_hash = b.blob_hash)
+          AND NOT EXISTS (SELECT 1 FROM blob_holds h WHERE h.blob_hash = b.blob_hash))
+
 -- name: some_documents
-SELECT document_id FROM files WHERE base_id = %(base_id)s
+(SELECT document_id FROM files WHERE base_id = %(base_id)s LIMIT %(limit)s)
 UNION
-SELECT document_id FROM documents WHERE base_id = %(base_id)s
+(SELECT document_id FROM documents WHERE base_id = %(base_id)s LIMIT %(limit)s)
 LIMIT %(limit)s
 
 -- name: delete_lost_files

@@ -1,9 +1,11 @@
 -- name: forget_index
 -- What became of the document before is no longer the news.
-DELETE FROM jobs WHERE document_id = %(document_id)s AND state NOT IN ('queued', 'running')
+DELETE FROM jobs WHERE document_id = ANY (%(document_ids)s) AND state NOT IN ('queued', 'running')
 
 -- name: enqueue_index
-INSERT INTO jobs (kind, base_id, document_id) VALUES ('index', %(base_id)s, %(document_id)s)
+INSERT INTO jobs (kind, base_id, document_id)
+SELECT 'index', base_id, document_id FROM files WHERE document_id = ANY (%(document_ids)s)
+ORDER BY document_id
 ON CONFLICT (document_id) WHERE state IN ('queued', 'running')
 DO UPDATE SET again = jobs.state = 'running', run_after = now(),
               attempts = CASE jobs.state WHEN 'running' THEN jobs.attempts ELSE 0 END
@@ -38,9 +40,6 @@ RETURNING j.job_id, j.kind, j.base_id, j.document_id, j.attempts, j.worker_id
 -- name: next_job
 -- Seconds until a waiting job is due.
 SELECT extract(epoch FROM min(run_after) - now())::double precision FROM jobs WHERE state = 'queued'
-
--- name: lock_file
-SELECT version FROM files WHERE document_id = %(document_id)s FOR NO KEY UPDATE
 
 -- name: start_file
 UPDATE files SET status = 'processing', updated_at = now() WHERE document_id = %(document_id)s
@@ -90,6 +89,12 @@ FOR UPDATE SKIP LOCKED
 -- name: delete_jobs
 DELETE FROM jobs WHERE document_id = ANY (%(document_ids)s)
 
+-- name: restart_job
+-- Its worker finds that it is no longer its own, and writes nothing more.
+UPDATE jobs
+SET state = 'queued', attempts = attempts - 1, run_after = now(), worker_id = NULL, lease_until = NULL
+WHERE document_id = %(document_id)s AND state = 'running'
+
 -- name: cancel_job
 UPDATE jobs
 SET state = 'cancelled', again = false, worker_id = NULL, lease_until = NULL, finished_at = now()
@@ -97,8 +102,7 @@ WHERE job_id = %(job_id)s AND state IN ('queued', 'running')
 
 -- name: list_jobs
 SELECT j.job_id, j.kind, j.base_id, j.document_id, f.name, j.state, j.stage, j.progress, j.attempts,
-       j.error_code, j.error_values, j.run_after, j.created_at, j.started_at, j.finished_at,
-       count(*) OVER () AS total
+       j.error_code, j.error_values, j.run_after, j.created_at, j.started_at, j.finished_at
 FROM jobs j LEFT JOIN files f USING (document_id)
 WHERE (%(job_id)s::bigint IS NULL OR j.job_id = %(job_id)s)
   AND (%(bases)s::text[] IS NULL OR j.base_id = ANY (%(bases)s))
@@ -108,12 +112,11 @@ ORDER BY j.job_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: replayable_jobs
-SELECT job_id, kind, base_id, document_id FROM jobs
+SELECT base_id, document_id FROM jobs
 WHERE (%(job_id)s::bigint IS NULL AND state = 'dead'
        OR job_id = %(job_id)s AND state IN ('dead', 'cancelled'))
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
-ORDER BY document_id, job_id
 
 -- name: notify
 SELECT pg_notify('ragstone_jobs', '')

@@ -9,8 +9,8 @@ FROM keys
 ORDER BY created_at DESC, key_id
 LIMIT %(limit)s OFFSET %(offset)s
 
--- name: count_keys
-SELECT count(*) FROM keys
+-- name: any_key
+SELECT EXISTS (SELECT FROM keys)
 
 -- name: usable_key
 SELECT EXISTS (

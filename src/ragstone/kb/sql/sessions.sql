@@ -3,9 +3,11 @@ INSERT INTO sessions (session_id, key_id, title, every_base)
 VALUES (%(session_id)s, %(key_id)s, %(title)s, %(every_base)s)
 
 -- name: insert_session_bases
+-- A base that was deleted since it was looked for is left out.
 INSERT INTO session_bases (session_id, base_id, position)
 SELECT %(session_id)s, base_id, position
-FROM unnest(%(base_ids)s::text[]) WITH ORDINALITY AS given (base_id, position)
+FROM unnest(%(base_ids)s::text[]) WITH ORDINALITY AS given (base_id, position) JOIN bases USING (base_id)
+FOR KEY SHARE OF bases
 
 -- name: delete_session_bases
 DELETE FROM session_bases WHERE session_id = %(session_id)s
@@ -20,11 +22,6 @@ WHERE (%(every)s OR s.key_id = %(key_id)s)
   AND (%(search)s = '' OR position(lower(%(search)s) IN lower(s.title)) > 0)
 ORDER BY s.pinned DESC, s.updated_at DESC, s.session_id
 LIMIT %(limit)s OFFSET %(offset)s
-
--- name: count_sessions
-SELECT count(*) FROM sessions s
-WHERE (%(every)s OR s.key_id = %(key_id)s)
-  AND (%(search)s = '' OR position(lower(%(search)s) IN lower(s.title)) > 0)
 
 -- name: one_session
 SELECT s.session_id, s.title, s.pinned, s.every_base, s.created_at, s.updated_at,
@@ -50,7 +47,9 @@ SELECT * FROM (
            citations, sources, trace, degraded, audit, usage, error_code, feedback, feedback_text,
            created_at, finished_at
     FROM messages
-    WHERE session_id = %(session_id)s AND (%(before)s::integer IS NULL OR seq < %(before)s)
+    WHERE session_id = (SELECT s.session_id FROM sessions s
+                        WHERE s.session_id = %(session_id)s AND (%(every)s OR s.key_id = %(key_id)s))
+      AND (%(before)s::integer IS NULL OR seq < %(before)s)
     ORDER BY seq DESC
     LIMIT %(limit)s
 ) AS latest
@@ -74,14 +73,10 @@ SELECT m.message_id, m.session_id, m.feedback AS rating, m.feedback_text AS text
 FROM messages m
 JOIN sessions s USING (session_id)
 LEFT JOIN messages q ON q.message_id = m.reply_to
-WHERE (%(every)s OR s.key_id = %(key_id)s) AND m.feedback IS NOT NULL AND (%(rating)s::smallint IS NULL OR m.feedback = %(rating)s)
-ORDER BY m.finished_at DESC, m.message_id
-LIMIT %(limit)s OFFSET %(offset)s
-
--- name: count_feedback
-SELECT count(*) FROM messages m JOIN sessions s USING (session_id)
 WHERE (%(every)s OR s.key_id = %(key_id)s) AND m.feedback IS NOT NULL
   AND (%(rating)s::smallint IS NULL OR m.feedback = %(rating)s)
+ORDER BY m.finished_at DESC, m.message_id
+LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: bases_seen
 -- `bases`: those that the caller may see; null for every one.

@@ -55,7 +55,7 @@ LIMIT 100
 -- name: repair_messages
 UPDATE messages
 SET status = CASE WHEN content = '' THEN 'failed' ELSE 'partial' END,
-    error_code = 'session.interrupted', alive_until = NULL, finished_at = now()
+    error_code = %(error_code)s, alive_until = NULL, finished_at = now()
 WHERE message_id = ANY (%(message_ids)s) AND status = 'streaming' AND alive_until < now()
 
 -- name: insert_asked

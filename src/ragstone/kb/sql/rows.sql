@@ -1,0 +1,2 @@
+-- name: count_rows
+SELECT count(*) FROM ({listing}) AS listing
