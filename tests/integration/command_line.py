@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,15 @@ class Watched:
             if self._shows(shown, TIMEOUT / 12):
                 return
         raise AssertionError(self.shown)
+
+    def end_by(self, number: signal.Signals) -> int:
+        """The exit code after a signal, which is sent again for the reason of `interrupt`."""
+        for _ in range(12):
+            self.process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(TIMEOUT / 12)
+                break
+        return self.end()
 
     def end(self) -> int:
         """The exit code, once the command has ended by itself."""

@@ -64,8 +64,7 @@ def test_a_conversation_ends_with_its_terminal_and_stops_the_database(
     talking.type("Where is the ferry?\n")
     talking.wait_for(lambda shown: shown.count("\r\n> ") == 2)
     assert server_runs(light)
-    talking.process.send_signal(number)
-    assert talking.end() == 128 + number
+    assert talking.end_by(number) == 128 + number
     assert not server_runs(light)
 
 
