@@ -31,7 +31,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"\n{report.nodeid}\n{text}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -77,6 +77,15 @@ def embedded_database(runtime_folder: Path, tmp_path_factory: pytest.TempPathFac
         yield cluster.conninfo()
     finally:
         cluster.release()
+
+
+@pytest.fixture
+def conninfo(embedded_database: str) -> Iterator[str]:
+    """The conninfo of an empty database of its own on the embedded server."""
+    from ragstone.testing.databases import temporary_database
+
+    with temporary_database(embedded_database) as conninfo:
+        yield conninfo
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,19 +16,12 @@ import pytest
 from api import Api
 from ragstone.kb import bases
 from ragstone.kb.bootstrap import App
-from ragstone.testing.databases import temporary_database
 from serving import address_of, process
 from working import application, rows, settled, upload
 
 pytestmark = pytest.mark.anyio
 
 MANY = 48
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
 
 
 def started(running: subprocess.Popen[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import LiteralString
 
@@ -22,7 +22,6 @@ from ragstone.store.generations import Generation
 from ragstone.store.memory import MemoryStore
 from ragstone.store.postgres import PostgresStore
 from ragstone.testing import FakeEmbedder
-from ragstone.testing.databases import temporary_database
 from ragstone.testing.store_contract.concurrency import _whole
 from ragstone.testing.store_contract.passages import X, halves, passages, put, vectors
 from ragstone.trace import Trace
@@ -33,12 +32,6 @@ pytestmark = pytest.mark.anyio
 BASE = "one"
 SCOPE = Scope(bases=(BASE,))
 A, B = FakeEmbedder(dimension=32, identity="fake/a"), FakeEmbedder(dimension=48, identity="fake/b")
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
 
 
 @pytest.fixture

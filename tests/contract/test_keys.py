@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
@@ -16,15 +16,8 @@ from ragstone.kb.keyring import Keyring
 from ragstone.postgres.migrate import migrate
 from ragstone.postgres.pool import Database
 from ragstone.store.postgres import PostgresStore
-from ragstone.testing.databases import temporary_database
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from importlib.resources import files
 from typing import LiteralString, cast
@@ -17,7 +17,7 @@ from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, InvalidStage
 from ragstone.filters import And, Compare, Equal, Filter, Not, Present
-from ragstone.postgres.migrate import prepare_server
+from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import vector_text
 from ragstone.store.memory import MemoryStore
@@ -40,12 +40,6 @@ pytestmark = pytest.mark.anyio
 
 EXACT_ROWS = 60
 DIMENSION = 16
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
 
 
 @pytest.fixture
@@ -425,19 +419,29 @@ async def catalog(connection: Connection) -> list[tuple[str, ...]]:
     return [row for row in rows if "ragstone_migrations" not in row[1]]
 
 
-async def test_the_schema_file_equals_all_migrations(conninfo: str, embedded_database: str) -> None:
+async def test_the_schema_files_equal_all_migrations(conninfo: str, embedded_database: str) -> None:
     async with await Database.open(conninfo) as database:
         await PostgresStore.open(database)
         async with database.connection() as connection:
+            await migrate(connection, "kb", files("ragstone.kb") / "migrations")
             migrated = await catalog(connection)
     with temporary_database(embedded_database) as other:
         async with await psycopg.AsyncConnection.connect(other) as connection:
             await prepare_server(connection)
-            schema = (files("ragstone.store") / "schema.sql").read_text(encoding="utf-8")
-            await connection.execute(cast(LiteralString, schema))
+            for package in ("ragstone.store", "ragstone.kb"):
+                schema = (files(package) / "schema.sql").read_text(encoding="utf-8")
+                await connection.execute(cast(LiteralString, schema))
             written = await catalog(connection)
     assert written == migrated
-    assert {row[1] for row in migrated} >= {"models", "bases", "documents", "chunks", "vectors"}
+    assert {row[1] for row in migrated} >= {
+        "models",
+        "bases",
+        "documents",
+        "chunks",
+        "vectors",
+        "jobs",
+        "messages",
+    }
 
 
 def test_no_sql_but_the_two_integers_is_made_of_values() -> None:

@@ -1,14 +1,19 @@
-"""PostgreSQL servers that are not the embedded one: the wheel's 16, on TCP with a password."""
+"""Servers, commands and applications that the tests of this folder start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine, Inside
 
+from ragstone.kb import bases
+from ragstone.kb.bootstrap import App
+from ragstone.testing.databases import temporary_database
 from services import ExternalPostgres, postgres_server
+from talking import Talk, talking
+from working import application
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +66,31 @@ def light(tmp_path: Path) -> CommandLine:
 def inside(light: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
     """The command of `light` within this process."""
     return Inside(command=light, patch=monkeypatch, captured=capsys)
+
+
+@pytest.fixture
+async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
+    """The parts of an application on an empty database."""
+    async with application(conninfo, tmp_path) as app:
+        yield app
+
+
+@pytest.fixture
+async def base_id(app: App) -> str:
+    return await bases.ensure(await app.database(), "papers")
+
+
+@pytest.fixture(scope="module")
+async def served(embedded_database: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    with temporary_database(embedded_database) as database:
+        async with talking(tmp_path_factory.mktemp("talk"), database) as talk:
+            yield talk
+
+
+@pytest.fixture
+def talk(served: Talk) -> Talk:
+    """A server that asks a provider, the same for a whole file of tests; the provider is as new."""
+    served.provider.chat = lambda body: "It leaves at 22:15 [1]."
+    served.provider.requests.clear()
+    served.provider.left_early = 0
+    return served

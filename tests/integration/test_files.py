@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -37,31 +36,13 @@ from ragstone.kb.originals import read_blob
 from ragstone.kb.uploads import Spool, Target
 from ragstone.kb.worker import Worker
 from ragstone.messages import render
-from ragstone.testing.databases import temporary_database
 from ragstone.types import Blob, Scope
-from working import application, rows, settled, until, working
+from working import rows, settled, until, working
 
 pytestmark = pytest.mark.anyio
 
 ORCHIDS = b"# Orchids\n\nOrchids need shade, and water once a week.\n"
 STRANGER = Caller(key_id=None, role="editor", bases=frozenset({"else"}))
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
-
-
-@pytest.fixture
-async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
-    async with application(conninfo, tmp_path) as app:
-        yield app
-
-
-@pytest.fixture
-async def base_id(app: App) -> str:
-    return await bases.ensure(await app.database(), "papers")
 
 
 async def upload(app: App, base_id: str, name: str, data: bytes = ORCHIDS, **said: Any) -> str:
@@ -263,6 +244,22 @@ async def test_c45_who_waits_for_a_file_does_not_hold_its_document(app: App, bas
         await deleting.rollback()
     info = await files.one(database, OWNER, document_id)
     assert (info.accesses, info.category) == (1, "plans")
+
+
+async def test_of_two_edits_at_once_the_later_knows_what_the_earlier_left(app: App, base_id: str) -> None:
+    document_id = await upload(app, base_id, "a.txt")
+    await work(app)
+    database = await app.database()
+    waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with database.connection() as holding, anyio.create_task_group() as tasks:
+        await holding.execute("SELECT FROM files WHERE document_id = %s FOR UPDATE", [document_id])
+        for number, metadata in enumerate(({"first": 1}, {"second": 2}), 1):
+            tasks.start_soon(partial(files.edit, database, OWNER, document_id, metadata=metadata))
+            await until(partial(has, app, f"SELECT 1 {waiting} HAVING count(*) = {number}"))
+        await holding.rollback()
+    info = await files.one(database, OWNER, document_id)
+    assert dict(info.own_metadata) == {"second": 2}
+    assert "first" not in info.metadata
 
 
 async def test_deletion_is_for_editors_within_their_bases(app: App, base_id: str) -> None:

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import anyio
 import pytest
 
 from ragstone.errors import BaseNotFound, Conflict, Forbidden, NoText, NotFound, ProviderUnavailable
-from ragstone.kb import audit, bases, jobs
+from ragstone.kb import audit, jobs
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.jobs import MAX_ATTEMPTS, Job
 from ragstone.postgres.pool import Database
-from ragstone.testing.databases import temporary_database
-from working import application, rows, states, upload
+from working import rows, states, upload
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
-
-
-@pytest.fixture
-async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
-    async with application(conninfo, tmp_path) as app:
-        yield app
-
-
-@pytest.fixture
 async def database(app: App) -> Database:
     return await app.database()
-
-
-@pytest.fixture
-async def base_id(app: App) -> str:
-    return await bases.ensure(await app.database(), "papers")
 
 
 async def taken(database: Database, lease: float = 30.0) -> Job:

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import pytest
 
 from provider import Fault
-from ragstone.testing.databases import temporary_database
-from talking import FERRY, Talk, events, joined, named, talking
+from talking import FERRY, Talk, events, joined, named
 from working import until
 
 pytestmark = pytest.mark.anyio
 
 AWKWARD = 'a\nb\\n c\r\n"d" 👨‍👩‍👧 \u2028\x85 data: x\n\n深 [1]'
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def talk(embedded_database: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    with temporary_database(embedded_database) as database:
-        async with talking(tmp_path_factory.mktemp("talk"), database) as talk:
-            yield talk
-
-
-@pytest.fixture(autouse=True)
-def usual(talk: Talk) -> None:
-    talk.provider.chat = lambda body: "It leaves at 22:15 [1]."
-    talk.provider.requests.clear()
-    talk.provider.left_early = 0
 
 
 def asked(talk: Talk) -> list[tuple[Any, ...]]:

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import pytest
 
 from provider import Fault
-from ragstone.testing.databases import temporary_database
-from talking import FERRY, Talk, filled, joined, named, talking
+from talking import FERRY, Talk, filled, joined, named
 from working import until
 
 pytestmark = pytest.mark.anyio
 
 LONG = ["The ferry is white [1]. ", "It is old [1]. ", "It leaves at 22:15 [1]. ", "And so on [1]."]
 WHEN = "When does the ferry leave?"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def talk(embedded_database: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
-    with temporary_database(embedded_database) as database:
-        async with talking(tmp_path_factory.mktemp("sessions"), database) as talk:
-            yield talk
-
-
-@pytest.fixture(autouse=True)
-def usual(talk: Talk) -> None:
-    talk.provider.chat = lambda body: "It leaves at 22:15 [1]."
-    talk.provider.requests.clear()
-    talk.provider.left_early = 0
 
 
 # --- sessions ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -10,7 +10,7 @@ import pytest
 
 from ragstone.errors import BaseNotFound, NotFound
 from ragstone.kb import sessions, turns
-from ragstone.kb.answers import Ending, Question, prepare
+from ragstone.kb.answers import Ending, Question, prepare, visible_bases
 from ragstone.kb.bases import ids_by_name
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, AccessRole, Caller
@@ -19,9 +19,9 @@ from ragstone.kb.sessions import StoredMessage
 from ragstone.kb.settings import load
 from ragstone.kb.turns import Turn
 from ragstone.postgres.pool import Database
-from ragstone.testing.databases import temporary_database
 from ragstone.types import Event, Sources
 from talking import FERRY, LAKE, filled
+from working import rows, until
 
 pytestmark = pytest.mark.anyio
 
@@ -29,16 +29,10 @@ WHEN = "When does the ferry leave Halm?"
 
 
 @pytest.fixture
-def database(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
-
-
-@pytest.fixture
-async def app(database: str, tmp_path: Path) -> AsyncIterator[App]:
+async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
     """The application over the bases `ferry` and `lake`; no chat model, so it quotes."""
-    await filled(tmp_path, database, ferry=FERRY, lake=LAKE)
-    given = {"home": tmp_path, "database_url": database, "test_embedder": "fake"}
+    await filled(tmp_path, conninfo, ferry=FERRY, lake=LAKE)
+    given = {"home": tmp_path, "database_url": conninfo, "test_embedder": "fake"}
     app = App(await anyio.to_thread.run_sync(lambda: load({}, overrides=given)))
     try:
         yield app
@@ -188,3 +182,28 @@ async def test_a89_an_answer_of_a_session_counts_once_for_each_base(app: App) ->
             "SELECT b.name, count(*) FROM question_bases JOIN bases b USING (base_id) GROUP BY 1 ORDER BY 1"
         )
         assert await cursor.fetchall() == [("ferry", 1), ("lake", 1)]
+
+
+async def test_a_session_that_is_deleted_while_it_is_changed_is_not_found(app: App) -> None:
+    database = await app.database()
+    base_ids = list(await visible_bases(app, OWNER))
+    session = await sessions.create(app, OWNER, base_ids=base_ids[:1], title="short", language="en")
+    async with database.connection() as deleting, anyio.create_task_group() as tasks:
+        await deleting.execute("DELETE FROM sessions WHERE session_id = %s", [session.session_id])
+        failed: list[NotFound] = []
+
+        async def change() -> None:
+            try:
+                await sessions.change(app, OWNER, session.session_id, base_ids=base_ids)
+            except NotFound as error:
+                failed.append(error)
+
+        tasks.start_soon(change)
+        waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+        async def waits() -> bool:
+            return bool(await rows(app, f"SELECT 1 {waiting}"))
+
+        await until(waits)
+        await deleting.commit()
+    assert len(failed) == 1

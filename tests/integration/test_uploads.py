@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -24,30 +22,9 @@ from ragstone.kb import bases, jobs, orphans, uploads
 from ragstone.kb.blobs import BlobStore
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
-from ragstone.kb.settings import Settings
 from ragstone.kb.uploads import Spool, Target, Uploaded, tidy_name
-from ragstone.testing.databases import temporary_database
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
-
-
-@pytest.fixture
-async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
-    app = App(Settings(home=tmp_path, database_url=conninfo, test_embedder="fake"))
-    await app.store()
-    yield app
-    await app.aclose()
-
-
-@pytest.fixture
-async def base_id(app: App) -> str:
-    return await bases.ensure(await app.database(), "papers")
 
 
 async def upload(

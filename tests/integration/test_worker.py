@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -18,30 +17,12 @@ from ragstone.kb.jobs import Job
 from ragstone.kb.originals import read_blob
 from ragstone.kb.settings import Settings
 from ragstone.testing import FakeEmbedder
-from ragstone.testing.databases import temporary_database
 from ragstone.types import Blob, DeletionReport, Scope
 from working import Gate, application, rows, settled, states, until, upload, working
 
 pytestmark = pytest.mark.anyio
 
 ORCHIDS = "Orchids need shade. Water them once a week."
-
-
-@pytest.fixture
-def conninfo(embedded_database: str) -> Iterator[str]:
-    with temporary_database(embedded_database) as conninfo:
-        yield conninfo
-
-
-@pytest.fixture
-async def app(conninfo: str, tmp_path: Path) -> AsyncIterator[App]:
-    async with application(conninfo, tmp_path) as app:
-        yield app
-
-
-@pytest.fixture
-async def base_id(app: App) -> str:
-    return await bases.ensure(await app.database(), "papers")
 
 
 async def file(app: App) -> tuple[object, ...]:

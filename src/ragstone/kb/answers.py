@@ -10,6 +10,7 @@ statistics, without the words of the question.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -21,7 +22,14 @@ from psycopg.rows import TupleRow
 
 from ragstone.assistant import typed_end
 from ragstone.cite import cite
-from ragstone.errors import BaseNotFound, InvalidQuery, InvalidSetting, RagstoneError, StoreUnavailable
+from ragstone.errors import (
+    BaseNotFound,
+    InvalidQuery,
+    InvalidSetting,
+    RagstoneError,
+    StoreError,
+    StoreUnavailable,
+)
 from ragstone.filters import parse
 from ragstone.kb.base_settings import with_own
 from ragstone.kb.bases import QUERIES
@@ -47,6 +55,8 @@ from ragstone.types import (
     Step,
     checked_top_k,
 )
+
+_LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
@@ -186,7 +196,7 @@ async def search(
 
 
 async def answer(app: App, question: Question, emit: Emit) -> Ending:
-    """Answer a question that belongs to no session, and count it.
+    """Answer a question that belongs to no session, and count it where that can be written.
 
     Raises nothing of ours: `Ending.error` has it.
     """
@@ -197,7 +207,10 @@ async def answer(app: App, question: Question, emit: Emit) -> Ending:
     finally:
         ending = answering.ending()
         with anyio.CancelScope(shield=True):
-            await insisting(database, lambda connection: count(connection, question, ending))
+            try:
+                await insisting(database, lambda connection: count(connection, question, ending))
+            except StoreError as error:
+                _LOGGER.warning("question not counted", extra={"code": error.code})
     return ending
 
 

@@ -275,8 +275,10 @@ async def edit(
         "metadata": None if metadata is None else json_metadata(checked(metadata)),
     }
     async with database.transaction() as connection:
-        before = await _one(connection, caller, document_id)
+        await _one(connection, caller, document_id)
         await _locked(connection, document_id)
+        # As another edit, which was waited for, has left it.
+        before = await _one(connection, caller, document_id)
         await connection.execute(QUERIES["edit_file"], values)
         if metadata is not None:
             await jobs.restart(connection, document_id)

@@ -194,7 +194,8 @@ async def change(
         "every_base": True if every_base else None if base_ids is None else False,
     }
     async with database.transaction() as connection:
-        await connection.execute(QUERIES["change_session"], values)
+        if not (await connection.execute(QUERIES["change_session"], values)).rowcount:  # deleted meanwhile
+            raise NotFound("session.not_found", session_id=session_id)
         if base_ids is not None or every_base:
             await connection.execute(QUERIES["delete_session_bases"], {"session_id": session_id})
             await _insert_bases(connection, session_id, chosen)
