@@ -119,6 +119,8 @@ async def test_a89_a_question_counts_once_for_each_of_its_bases(talk: Talk) -> N
         ({"bases": ["nothing"]}, 404, "access.base"),
         ({"bases": ["a\0b"]}, 422, "access.body_text"),
         ({"top_k": 0}, 422, "core.top_k"),
+        ({"top_k": True}, 422, "access.invalid"),
+        ({"top_k": "5"}, 422, "access.invalid"),
         ({"filter": "year >"}, 422, None),
         ({"bases": "ferry"}, 422, None),
         ({"surprise": 1}, 422, None),

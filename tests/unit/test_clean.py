@@ -73,6 +73,14 @@ def test_cleaning_keeps_words_order_and_spans(text: str, data: st.DataObject) ->
         assert "".join(cleaned.text[after.start : after.end].split()) == held
 
 
+@given(st.text(alphabet="ab \t\n\r\x0b\u3000\u2028\x85", max_size=24))
+@settings(max_examples=500)
+def test_blanks_are_tidied_line_by_line(text: str) -> None:
+    lines = [line.rstrip() for line in re.sub(r"\r\n?", "\n", text).split("\n")]
+    expected = re.sub(r"\n{4,}", "\n\n", "\n".join(lines)).strip("\n")
+    assert tidy_blanks(Document(text=text)).text == expected
+
+
 def test_edits_move_what_stands_behind_them() -> None:
     document = Document(text="0123456789", pages=(PageSpan(number=1, start=4, end=8),))
     changed = edited(document, [(1, 3, ""), (5, 6, "xyz")])

@@ -8,12 +8,9 @@ from collections.abc import Iterable
 from ragstone.clean.edits import Edit, edited
 from ragstone.types import Document
 
-# One match is a whole run of line ends with the blanks around them. It starts at the
-# first blank, never in the middle of blanks, so that long runs of spaces cost one pass.
-_LINE_ENDS = re.compile(
-    r"(?:(?<![^\S\r\n])[^\S\r\n]++)?(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+(?:[^\S\r\n]++\Z)?"
-    r"|(?<![^\S\r\n])[^\S\r\n]++\Z"
-)
+_BREAK = re.compile(r"[\r\n]")
+# From the first line end of a run to the last: blank lines are inside, and blanks at the end of the text.
+_RUN = re.compile(r"(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+(?:[^\S\r\n]++\Z)?")
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
@@ -23,9 +20,19 @@ def tidy_blanks(document: Document) -> Document:
 
 
 def _edits(text: str) -> Iterable[Edit]:
-    for match in _LINE_ENDS.finditer(text):
-        count = len(_LINE_END.findall(match[0]))
-        if match.start() == 0 or match.end() == len(text):
-            yield match.start(), match.end(), ""
+    position = 0
+    # A plain search for the next line end: one pattern for all of it holds the interpreter for as
+    # long as a line is, which may be many megabytes.
+    while found := _BREAK.search(text, position):
+        run = _RUN.match(text, found.start())
+        assert run is not None
+        start = position + len(text[position : found.start()].rstrip())
+        position = run.end()
+        if start == 0 or position == len(text):
+            yield start, position, ""
         else:
-            yield match.start(), match.end(), "\n" * (count if count <= 3 else 2)
+            count = len(_LINE_END.findall(run[0]))
+            yield start, position, "\n" * (count if count <= 3 else 2)
+    start = position + len(text[position:].rstrip())
+    if start < len(text):
+        yield start, len(text), ""

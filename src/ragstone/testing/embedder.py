@@ -9,6 +9,8 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import anyio.lowlevel
+
 from ragstone.errors import TextTooLong
 from ragstone.late import passage_tokens, question_tokens
 from ragstone.types import Vectors
@@ -84,6 +86,8 @@ class FakeEmbedder:
         return self._embed(texts, question_tokens)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        # As a model does, which waits: a long document would keep the event loop until its end.
+        await anyio.lowlevel.checkpoint()
         for index, text in enumerate(texts):
             tokens = self.tokenizer.count(text)
             if tokens > self._max_tokens:

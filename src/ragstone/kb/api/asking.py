@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictInt
 from starlette.responses import StreamingResponse
 
 from ragstone.errors import RagstoneError
@@ -60,7 +60,9 @@ class Ask(RequestBody):
     question: str = Field(description="Up to 8,000 characters, not blank.")
     bases: list[str] | None = Field(default=None, description="Ids; null for every base the key may see.")
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
-    top_k: int | None = Field(default=None, description="Passages the answer is written from, 1 to 1,000.")
+    top_k: StrictInt | None = Field(
+        default=None, description="Passages the answer is written from, 1 to 1,000."
+    )
 
 
 class Search(RequestBody):
@@ -74,7 +76,7 @@ class Search(RequestBody):
     bases: list[str] | None = Field(default=None, description="Ids; null for every base the key may see.")
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
     mode: Literal["hybrid", "vector", "text"] = "hybrid"
-    top_k: int | None = Field(default=None, description="1 to 1,000.")
+    top_k: StrictInt | None = Field(default=None, description="1 to 1,000.")
     min_score: float | None = Field(default=None, description="On the scale of the mode's scores.")
     rerank: bool | None = Field(default=None, description="By default where a reranker is configured.")
     highlight: bool = Field(default=False, description="Say where words of the question stand.")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictInt
 
 from ragstone.kb import catalog, removal, statistics
 from ragstone.kb.api.dependencies import Parts, Who
@@ -31,10 +31,10 @@ Since = Annotated[
 class BaseSettings(RequestBody):
     """What the base has otherwise than the server; null is the server's. Sizes in tokens."""
 
-    chunk_size: int | None = Field(default=None, ge=1, le=1_000_000, examples=[300])
-    chunk_overlap: int | None = Field(default=None, ge=0, le=1_000_000, examples=[30])
-    chunk_parent: int | None = Field(default=None, ge=0, le=1_000_000)
-    top_k: int | None = Field(default=None, ge=1, le=1_000, examples=[8])
+    chunk_size: StrictInt | None = Field(default=None, ge=1, le=1_000_000, examples=[300])
+    chunk_overlap: StrictInt | None = Field(default=None, ge=0, le=1_000_000, examples=[30])
+    chunk_parent: StrictInt | None = Field(default=None, ge=0, le=1_000_000)
+    top_k: StrictInt | None = Field(default=None, ge=1, le=1_000, examples=[8])
     min_score: float | None = Field(default=None, ge=0, le=1)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, StrictInt
 
 from ragstone.kb import keys
 from ragstone.kb.api.dependencies import Parts, Who
@@ -26,7 +26,7 @@ class KeyRequest(RequestBody):
         max_length=keys.MAX_BASES,
         description="Ids of the bases it may see; null for every base.",
     )
-    per_minute: int | None = Field(
+    per_minute: StrictInt | None = Field(
         default=None,
         ge=1,
         le=keys.MAX_PER_MINUTE,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 from starlette.responses import StreamingResponse
 
 from ragstone.kb import answers, sessions, turns
@@ -56,7 +56,9 @@ class NewQuestion(RequestBody):
 
     question: str = Field(description="Up to 8,000 characters, not blank.")
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
-    top_k: int | None = Field(default=None, description="Passages the answer is written from, 1 to 1,000.")
+    top_k: StrictInt | None = Field(
+        default=None, description="Passages the answer is written from, 1 to 1,000."
+    )
 
 
 class Anew(RequestBody):
@@ -65,7 +67,7 @@ class Anew(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
     filter: str | None = None
-    top_k: int | None = None
+    top_k: StrictInt | None = None
 
 
 ANEW = Anew()
