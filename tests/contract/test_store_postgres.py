@@ -17,10 +17,10 @@ from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, InvalidStage
 from ragstone.filters import And, Compare, Equal, Filter, Not, Present
+from ragstone.fuse import weighted
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import vector_text
-from ragstone.store.memory import MemoryStore
 from ragstone.store.postgres import PostgresStore
 from ragstone.store.statements import Model, View, nearest, walk_settings
 from ragstone.testing.databases import temporary_database
@@ -34,7 +34,7 @@ from ragstone.testing.store_contract.passages import (
     texts,
     vectors,
 )
-from ragstone.types import Document, Scope, Vectors
+from ragstone.types import Document, Scope, Score, Vectors
 
 pytestmark = pytest.mark.anyio
 
@@ -329,27 +329,69 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 
 
-async def test_common_words_weigh_the_same_when_they_are_not_counted_anew(database: Database) -> None:
-    """A51: what ANALYZE has counted stands for the count."""
-    memory = MemoryStore()
+async def test_common_words_weigh_the_same_whatever_analyze_has_counted(database: Database) -> None:
+    """A51: the server's statistics choose the plan, never a score."""
     store = await PostgresStore.open(database, exact_rows=EXACT_ROWS)
-    rng = np.random.default_rng(3)
-    words = [f"word{n}" for n in range(60)]
-    for n in range(300):
-        picked = [words[rank] for rank in np.minimum(rng.geometric(0.08, size=12) - 1, 59)]
-        for one in (memory, store):
-            await put(one, f"u:{n:03d}", " ".join(picked))
+    words = await put_common_words(store)
+    questions = [f"{words[start]} {words[start + 1]} {words[start + 9]} unknown" for start in range(0, 40, 4)]
+    before = [await scores(store, question, EVERYTHING) for question in questions]
     async with database.connection() as connection:
         await connection.execute("ANALYZE chunks")
     # What was known before ANALYZE may be a minute old.
     store = PostgresStore(database, exact_rows=EXACT_ROWS)
-    for start in range(0, 40, 4):
-        question = f"{words[start]} {words[start + 1]} {words[start + 9]} unknown"
-        wanted = await memory.search_text(question, scope=EVERYTHING, top_k=10)
-        found = await store.search_text(question, scope=EVERYTHING, top_k=10)
-        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=2e-3)
-        near = await store.search_text(question, scope=Scope(bases=("nowhere",)), top_k=10)
-        assert near == []
+    assert [await scores(store, question, EVERYTHING) for question in questions] == before
+    assert await scores(store, questions[0], Scope(bases=("nowhere",))) == []
+
+
+@pytest.mark.parametrize("exact_rows", [EXACT_ROWS, 1_000])
+async def test_scores_of_a_base_tell_nothing_of_what_another_holds(
+    database: Database, exact_rows: int
+) -> None:
+    """A score of base A is equal to the last digit, whether or not a word stands in base B.
+
+    A is larger than `exact_rows` and smaller; B is larger than both.
+    """
+    store = await PostgresStore.open(database, exact_rows=exact_rows)
+    words = await put_common_words(store, base="a")
+    # A probe for words that stand nowhere else in A, and one for the commonest.
+    await put(store, "probe", "merger redundancy acquisition", " ".join(words[:6]), base_id="a")
+    scope = Scope(bases=("a",))
+    questions = ["merger", "redundancy acquisition", "merger zebra", *words[:6], " ".join(words[:4])]
+    alone = [await scores(store, question, scope) for question in questions]
+    assert all(alone)
+    exact = PostgresStore(database, exact_rows=1_000)
+    hybrid = [await hybrid_scores(exact, question, scope) for question in questions]
+    for n in range(3):
+        lines = [f"merger redundancy {' '.join(words[n : n + 20])}"] * 400
+        await put(store, f"b:{n}", *lines, base_id="b")
+        async with database.connection() as connection:
+            await connection.execute("ANALYZE chunks")
+        for fresh in (store, PostgresStore(database, exact_rows=exact_rows)):
+            assert [await scores(fresh, question, scope) for question in questions] == alone
+        exact = PostgresStore(database, exact_rows=1_000)
+        assert [await hybrid_scores(exact, question, scope) for question in questions] == hybrid
+
+
+async def put_common_words(store: PostgresStore, *, base: str = "default") -> list[str]:
+    """300 passages of 60 words, the first of which stand in most of them."""
+    rng = np.random.default_rng(3)
+    words = [f"word{n}" for n in range(60)]
+    for n in range(300):
+        picked = [words[rank] for rank in np.minimum(rng.geometric(0.08, size=12) - 1, 59)]
+        row = rng.normal(size=len(X)).tolist()
+        await put(store, f"u:{n:03d}", " ".join(picked), rows=[row], base_id=base)
+    return words
+
+
+async def scores(store: PostgresStore, question: str, scope: Scope) -> list[float]:
+    return [hit.score for hit in await store.search_text(question, scope=scope, top_k=10)]
+
+
+async def hybrid_scores(store: PostgresStore, question: str, scope: Scope) -> list[tuple[Score, ...]]:
+    found = await store.search_hybrid(
+        question, vectors(X), scope=scope, top_k=10, fuse=weighted, candidates=50
+    )
+    return [hit.scores for hit in found]
 
 
 async def test_dead_vectors_are_vacuumed_early_and_common_terms_counted(database: Database) -> None:
@@ -449,6 +491,7 @@ def test_no_sql_but_the_two_integers_is_made_of_values() -> None:
     filled = set(re.findall(r"\{(\w+)\}", blocks))
     assert filled <= {"scope", "join", "columns", "table", "name", "left", "right", "value", "item"} | {
         "inner",
+        "place",
         "column",
         "inside",
         "scanned",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 # Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
 BM25_K1 = 1.2
@@ -15,17 +15,19 @@ MAX_TERMS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextStatistics:
-    """What is known beforehand: nothing (`chunks` is None) of a small collection.
+    """What is known beforehand of the bases that are searched: nothing (`chunks` is None) of small ones.
 
-    `chunks` counts all chunks, `mean` is their terms on average, `common` the rows of each
-    common term. `ranked` is how many rows are worth a look at all their terms.
+    `chunks` counts their chunks, `mean` is the terms of one on average. A term that more than
+    `cap` of them hold is common and weighs as if `cap` did; `common` names those of the question.
+    `ranked` is how many rows are worth a look at all their terms.
     """
 
     ranked: int
     chunks: float | None = None
     mean: float | None = None
-    common: Mapping[str, float] = field(default_factory=dict[str, float])
+    cap: float | None = None
+    common: Sequence[str] = ()
 
     def rows(self, term: str) -> float | None:
-        """How many rows hold the term, if it is common."""
-        return self.common.get(term)
+        """How many rows the term weighs as, if it is common."""
+        return self.cap if term in self.common else None

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 class MemoryStore:
     """Keeps everything in this process; implements `protocols.Store`.
 
-    Safe to share among tasks and threads. Chunks of equal score come in the order of
-    (document_id, index).
+    Safe to share among tasks and threads. Chunks of equal score come by uri, index
+    and age of their base.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,7 @@ class MemoryStore:
         self._owners: dict[str, str] = {}
         self._models: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._dimensions: dict[str, int] = {}
+        self._ages: dict[str, int] = {}
         self._picture: _Picture | None = None
 
     async def replace(self, document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> bool:
@@ -185,6 +186,7 @@ class MemoryStore:
         document_id = entry.document.document_id
         self._entries[document_id] = entry
         self._sources[entry.source] = document_id
+        self._ages.setdefault(entry.base_id, len(self._ages))
         self._owners.update(dict.fromkeys((chunk.chunk_id for chunk in entry.chunks), document_id))
         self._dimensions[entry.model] = entry.values.shape[1]
         if entry.chunks:
@@ -236,7 +238,7 @@ class MemoryStore:
     def _drawn(self) -> _Picture:
         with self._lock:
             if self._picture is None:
-                self._picture = _Picture(self._entries.values())
+                self._picture = _Picture(self._entries.values(), self._ages)
             return self._picture
 
 
@@ -314,10 +316,14 @@ def _tokens(entries: Iterable[_Entry], model: str, hashes: frozenset[str]) -> di
 
 
 class _Picture:
-    """All chunks at one moment, a row each, in the order of (document_id, index)."""
+    """All chunks at one moment, a row each, those of a document together.
 
-    def __init__(self, entries: Iterable[_Entry]) -> None:
-        self._entries = sorted(entries, key=lambda entry: entry.document.document_id)
+    `ages` says how many bases are older than one.
+    """
+
+    def __init__(self, entries: Iterable[_Entry], ages: Mapping[str, int]) -> None:
+        self._ages = ages
+        self._entries = sorted(entries, key=lambda entry: (entry.document.uri, entry.document.document_id))
         self._places = [(entry, place) for entry in self._entries for place in range(len(entry.chunks))]
         self.rows = {entry.chunks[place].chunk_id: row for row, (entry, place) in enumerate(self._places)}
 
@@ -367,13 +373,13 @@ class _Picture:
         cosines = np.clip(matrix @ vector, -1.0, 1.0)
         # A zero vector has no direction: it scores 0 and stands behind every real one.
         blank = ~matrix.any(axis=1)
-        order = np.lexsort((rows, -cosines, blank))[:top_k]
+        order = np.lexsort((self._standing[rows], -cosines, blank))[:top_k]
         return self._ranked(rows[order], cosines[order], stage="vector", scale="cosine")
 
     def matching(self, text: str, scope: Scope, top_k: int) -> list[Hit]:
-        scores = np.where(self.visible(scope), self._bm25(analyze(text)), 0.0)
+        scores = np.where(self.visible(scope), self._bm25(analyze(text), self._of_bases(scope.bases)), 0.0)
         rows = np.flatnonzero(scores > 0.0)
-        order = rows[np.lexsort((rows, -scores[rows]))[:top_k]]
+        order = rows[np.lexsort((self._standing[rows], -scores[rows]))[:top_k]]
         return self._ranked(order, scores[order], stage="text", scale="text")
 
     def _ranked(
@@ -391,18 +397,44 @@ class _Picture:
         held = {entry.base_id: entry.model for entry in self._entries if entry.chunks}
         check_models(held, model, scope)
 
-    def _bm25(self, terms: Sequence[str]) -> NDArray[np.float64]:
-        """BM25 of every row as a share of the most that a row could reach with these terms."""
-        total = len(self._places)
-        scores = np.zeros(total)
+    def _of_bases(self, bases: Sequence[str] | None) -> NDArray[np.bool_]:
+        """A row each: whether it is of one of these bases, disabled or not."""
+        known = None if bases is None else frozenset(bases)
+        return np.fromiter(
+            (known is None or entry.base_id in known for entry, _ in self._places),
+            dtype=np.bool_,
+            count=len(self._places),
+        )
+
+    def _bm25(self, terms: Sequence[str], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """BM25 of the rows that are `counted`, as a share of the most that a row could reach.
+
+        Other rows have no part in it: a score would tell what stands in them.
+        """
+        total = int(counted.sum())
+        scores = np.zeros(len(self._places))
+        mean = max(1.0, float(self._lengths[counted].mean())) if total else 1.0
         most = 0.0
         for term in list(dict.fromkeys(terms))[:MAX_TERMS]:
             rows, counts = self._postings.get(term, (np.empty(0, np.intp), np.empty(0)))
+            rows, counts = rows[counted[rows]], counts[counted[rows]]
             idf = float(np.log1p((total - len(rows) + 0.5) / (len(rows) + 0.5)))
-            length = 1.0 - BM25_B + BM25_B * self._lengths[rows]
+            length = 1.0 - BM25_B + BM25_B * self._lengths[rows] / mean
             scores[rows] += idf * counts / (counts + BM25_K1 * length)
             most += idf
         return scores / most if most else scores
+
+    @cached_property
+    def _standing(self) -> NDArray[np.intp]:
+        """A row each: how many stand before it where scores are equal."""
+
+        def standing(row: int) -> tuple[str, int, int, str]:
+            entry, place = self._places[row]
+            document = entry.document
+            return document.uri, entry.chunks[place].index, self._ages[entry.base_id], document.document_id
+
+        order = sorted(range(len(self._places)), key=standing)
+        return np.argsort(np.asarray(order, np.intp))
 
     @cached_property
     def _matrices(self) -> dict[str, tuple[NDArray[np.intp], NDArray[np.float32]]]:
@@ -430,6 +462,5 @@ class _Picture:
 
     @cached_property
     def _lengths(self) -> NDArray[np.float64]:
-        """A row each: its number of terms over the mean of all rows."""
-        lengths = np.array([entry.terms[place].total() for entry, place in self._places], np.float64)
-        return lengths / max(1.0, float(lengths.mean())) if len(lengths) else lengths
+        """A row each: its number of terms."""
+        return np.array([entry.terms[place].total() for entry, place in self._places], np.float64)

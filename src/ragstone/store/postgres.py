@@ -61,8 +61,8 @@ class PostgresStore:
     """Implements `protocols.Store`. Safe to share among tasks of one event loop.
 
     Made by `PostgresStore.open`, which brings the tables up to date. The database is
-    the caller's to close. Chunks of equal score come in the order of (document_id,
-    index). A vector of length 0 scores 0 and stands last; through the HNSW index it is
+    the caller's to close. Chunks of equal score come by uri, index and age of
+    their base. A vector of length 0 scores 0 and stands last; through the HNSW index it is
     found only when the index has too few other rows.
 
     `exact_rows` is the largest scope that is scanned without the index. A model with
@@ -237,7 +237,7 @@ class PostgresStore:
             search.model = await self._models.known(vectors.model, vectors.dimension)
         if text is not None:
             search.terms = list(dict.fromkeys(analyze(text)))[:MAX_TERMS]
-            search.known = await self._frequencies.current()
+            search.known = await self._frequencies.of(view.scope.bases, search.terms)
         known_large = search.model is not None and self._large.holds(search.model.model_id, view)
         search.large = known_large
         if self._indexed is None:

@@ -108,7 +108,8 @@ def nearest(model: Model, view: View, vector: str, *, top_k: int, exact_rows: in
         }
     values = {**condition.values, "vector": vector, "top_k": top_k, "limit": limit}
     # Without a filter there is one good plan for a scan, and the settings leave one for a walk.
-    return Statement(QUERIES["search_vector"].format(**parts, **numbers), values, once=not filtered)
+    sql = QUERIES["search_vector"].format(**parts, **numbers, place=QUERIES["place"])
+    return Statement(sql, values, once=not filtered)
 
 
 def among(
@@ -138,6 +139,7 @@ def _over_vectors(name: str, model: Model, view: View, values: Mapping[str, obje
         scope=condition.sql,
         join=QUERIES["with_chunks"] if filtered else SQL(""),
         inside=inside.format(model_id=model_id, scope=condition.sql),
+        place=QUERIES["place"],
     )
     return Statement(sql, {**condition.values, **values})
 
@@ -154,11 +156,12 @@ def matching(
 ) -> Statement:
     """Full text: `terms` are distinct."""
     condition = _Condition("c", view)
-    everywhere = View(scope=Scope(), generation_id=view.generation_id)
+    bases = _of_bases(view)
     sql = QUERIES["search_text"].format(
         scope=condition.sql,
-        documents=_Condition("h", everywhere).sql,
-        chunks=_Condition("c", everywhere, disabled=True).sql,
+        documents=_documents(bases),
+        chunks=_Condition("c", bases, disabled=True).sql,
+        place=QUERIES["place"],
     )
     return Statement(
         sql,
@@ -166,7 +169,7 @@ def matching(
             **condition.values,
             "terms": [tsquery(term) for term in terms],
             "rows": [known.rows(term) for term in terms],
-            "fills": _fills(sorted(known.common.keys() & set(terms), key=known.common.__getitem__)),
+            "cap": known.cap,
             "chunks": known.chunks,
             "mean": known.mean,
             "top_k": top_k,
@@ -180,16 +183,9 @@ def matching(
     )
 
 
-def _fills(common: Sequence[str]) -> list[str]:
-    """What rows of common terms are looked for by, the best first: all, the rarest two, each."""
-    each = [tsquery(term) for term in common]
-    return [*(" & ".join(each[:count]) for count in (len(each), 2) if count > 1 and len(each) > 1), *each]
-
-
 def other_model(identity: str, view: View) -> Statement:
     """A base in the view whose vectors are of another model."""
-    bases = View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
-    condition = _Condition("g", bases)
+    condition = _Condition("g", _of_bases(view))
     sql = QUERIES["other_model"].format(scope=condition.sql)
     return Statement(sql, {**condition.values, "identity": identity}, once=True)
 
@@ -199,10 +195,26 @@ def count_chunks(view: View) -> Statement:
     return Statement(QUERIES["count_chunks"].format(scope=condition.sql), condition.values)
 
 
-def text_size(generation_id: int | None) -> Statement:
-    """How many chunks there are, and how many terms they have on average."""
-    condition = _Condition("h", View(scope=Scope(), generation_id=generation_id))
-    return Statement(QUERIES["text_size"].format(documents=condition.sql), condition.values)
+def text_size(view: View) -> Statement:
+    """How many chunks the bases of the view have, and how many terms a chunk has on average."""
+    bases = _of_bases(view)
+    return Statement(QUERIES["text_size"].format(documents=_documents(bases)), _Condition("g", bases).values)
+
+
+def count_terms(terms: Sequence[str], view: View, cap: int) -> Statement:
+    """How many chunks of the bases hold each term, counted up to `cap` and one more."""
+    condition = _Condition("c", _of_bases(view), disabled=True)
+    values = {**condition.values, "terms": [tsquery(term) for term in terms], "limit": cap + 1}
+    return Statement(QUERIES["count_terms"].format(chunks=condition.sql), values)
+
+
+def _documents(bases: View) -> Sql:
+    return QUERIES["documents_inside"].format(scope=_Condition("g", bases).sql)
+
+
+def _of_bases(view: View) -> View:
+    """The same bases and generation, without the filter."""
+    return View(scope=Scope(bases=view.scope.bases), generation_id=view.generation_id)
 
 
 class _Condition:

@@ -112,6 +112,6 @@ WITH candidate AS MATERIALIZED (
     SELECT chunk_id, distance FROM k ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
 SELECT c.chunk_id, c.document_id, c.index, n.distance, true AS large
-FROM nearest n JOIN chunks c USING (chunk_id)
-ORDER BY n.distance, c.document_id, c.index
+FROM nearest n JOIN chunks c USING (chunk_id) {place}
+ORDER BY n.distance, place.uri, c.index, place.since, c.document_id
 LIMIT %(top_k)s

@@ -17,6 +17,9 @@ NOT coalesce({table}.generation_id = ANY (ARRAY(
 -- name: of_generation
 {table}.generation_id = %(generation_id)s
 
+-- name: documents_inside
+h.generation_id = ANY (ARRAY(SELECT g.generation_id FROM generations g WHERE {scope}))
+
 -- name: filter_equal
 -- Held as it is, or as an element of a list. Containment is what the index answers.
 (c.metadata @> {value}::jsonb OR c.metadata @> {item}::jsonb)
@@ -141,17 +144,29 @@ WITH inside AS MATERIALIZED (
     ORDER BY distance FETCH FIRST %(top_k)s ROWS WITH TIES
 )
 SELECT c.chunk_id, c.document_id, c.index, n.distance, (SELECT n FROM size) >= %(limit)s AS large
-FROM nearest n JOIN chunks c USING (chunk_id)
-ORDER BY n.distance, c.document_id, c.index
+FROM nearest n JOIN chunks c USING (chunk_id) {place}
+ORDER BY n.distance, place.uri, c.index, place.since, c.document_id
 LIMIT %(top_k)s
+
+-- name: place
+-- Equal scores come by address and place in the document, of copies the one in the older base first.
+CROSS JOIN LATERAL (
+    SELECT d.uri, (SELECT b.created_at FROM bases b WHERE b.base_id = d.base_id) AS since
+    FROM documents d WHERE d.document_id = c.document_id OFFSET 0) AS place
 
 -- name: text_size
 SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks,
        greatest(coalesce(sum(term_count), 0)::float8 / greatest(coalesce(sum(chunk_count), 0), 1), 1) AS mean
 FROM generation_documents h WHERE {documents}
 
+-- name: count_terms
+SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ q.term::tsquery AND {chunks} LIMIT %(limit)s) AS held)
+FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS q (term, place)
+ORDER BY place
+
 -- name: common_terms
--- What ANALYZE has counted: the share of rows that hold a term, for the commonest few thousand.
+-- What ANALYZE has counted over all bases: the share of rows that hold a term, for the commonest few
+-- thousand. It says which terms to look at first, and never what a term weighs.
 SELECT held.term, held.share
 FROM pg_stats s,
      unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS held (term, share)
@@ -159,14 +174,15 @@ WHERE s.tablename = 'chunks' AND s.attname = 'terms' AND held.term IS NOT NULL A
   AND s.schemaname = (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'chunks'::regclass)
 
 -- name: search_text
--- BM25 (k1, b as in the store in memory) over all chunks, as a share of the most that a chunk could
--- reach with these terms: 0 to 1. How often a chunk holds a term is read from ts_rank, which for one
+-- BM25 (k1, b as in the store in memory) over the chunks of the bases that are searched, as a share of
+-- the most that a chunk could reach with these terms: 0 to 1. Nothing outside of these bases is
+-- counted: a score would tell what stands there. How often a chunk holds a term is read from ts_rank, which for one
 -- term is the sum of 1 / n^2 over its places by pi^2 / 6.
 --
 -- Rows of terms that come with a number of rows (common ones) are not looked through. Each row that
 -- holds one of the others is seen once, without its text; those whose terms weigh most are ranked
 -- (all that weigh the same, so that a question of one word is exact). Where these are too few, rows
--- of the common terms join: those that hold all of them, then two, then one.
+-- of the common terms join: those that hold all of them, then the first two, then one.
 WITH question AS MATERIALIZED (
     SELECT place, term::tsquery AS term, rows
     FROM unnest(%(terms)s::text[], %(rows)s::float8[]) WITH ORDINALITY AS asked (term, rows, place)
@@ -183,26 +199,37 @@ WITH question AS MATERIALIZED (
         SELECT c.ctid AS at, {scope} AS inside FROM chunks c WHERE c.terms @@ q.term AND {chunks} OFFSET 0
     ) AS f
     WHERE q.rows IS NULL
+), known AS MATERIALIZED (
+    -- A term is common by its rows in these bases alone, however that came to be known.
+    SELECT q.place, q.term, s.seen, coalesce(q.rows IS NOT NULL OR s.seen > %(cap)s::float8, false) AS common
+    FROM question q
+    LEFT JOIN (SELECT place, count(*) AS seen FROM held GROUP BY place) AS h USING (place)
+    CROSS JOIN LATERAL (SELECT coalesce(q.rows, h.seen, 0) AS seen) AS s
 ), weighted AS MATERIALIZED (
-    SELECT place, term, idf / sum(idf) OVER () AS share
-    FROM (SELECT q.place, q.term, ln(1 + (t.n - k.everywhere + 0.5) / (k.everywhere + 0.5)) AS idf
-          FROM question q CROSS JOIN total t
-          LEFT JOIN (SELECT place, count(*) AS seen FROM held GROUP BY place) AS h USING (place)
-          CROSS JOIN LATERAL (SELECT least(coalesce(q.rows, h.seen, 0), t.n) AS everywhere) AS k) AS known
+    SELECT place, term, common, idf / sum(idf) OVER () AS share
+    FROM (SELECT q.place, q.term, q.common, ln(1 + (t.n - k.seen + 0.5) / (k.seen + 0.5)) AS idf
+          FROM known q CROSS JOIN total t
+          CROSS JOIN LATERAL (SELECT least(q.seen, %(cap)s::float8, t.n) AS seen) AS k) AS priced
+), common AS MATERIALIZED (
+    SELECT term, row_number() OVER (ORDER BY place) AS nth, count(*) OVER () AS all FROM known WHERE common
+), fills AS MATERIALIZED (
+    SELECT 1 AS tier, string_agg(term::text, ' & ')::tsquery AS fill FROM common WHERE common.all > 1
+    UNION ALL SELECT 2, string_agg(term::text, ' & ')::tsquery FROM common WHERE common.all > 2 AND nth <= 2
+    UNION ALL SELECT 2 + nth, term FROM common
 ), fill AS MATERIALIZED (
     SELECT f.at, -min(tier) AS weight
     FROM (SELECT u.tier, c.at
-          FROM unnest(%(fills)s::text[]) WITH ORDINALITY AS u (fill, tier)
+          FROM (SELECT * FROM fills WHERE fill IS NOT NULL ORDER BY tier OFFSET 0) AS u
           CROSS JOIN LATERAL (
-              SELECT c.ctid AS at FROM chunks c WHERE c.terms @@ u.fill::tsquery AND {scope} OFFSET 0
+              SELECT c.ctid AS at FROM chunks c WHERE c.terms @@ u.fill AND {scope} OFFSET 0
           ) AS c
-          WHERE (SELECT count(*) FROM held WHERE inside) < %(ranked)s
+          WHERE (SELECT count(*) FROM held JOIN known USING (place) WHERE inside AND NOT common) < %(ranked)s
           LIMIT %(candidates)s) AS f
     GROUP BY f.at
 ), likely AS MATERIALIZED (
     SELECT at, max(weight) AS weight
     FROM (SELECT h.at, sum(w.share) AS weight
-          FROM held h JOIN weighted w USING (place) WHERE h.inside GROUP BY h.at
+          FROM held h JOIN weighted w USING (place) WHERE h.inside AND NOT w.common GROUP BY h.at
           UNION ALL SELECT at, weight FROM fill) AS found
     GROUP BY at
     ORDER BY weight DESC FETCH FIRST %(ranked)s ROWS WITH TIES
@@ -221,8 +248,7 @@ WITH question AS MATERIALIZED (
             FROM weighted w) AS score
     FROM candidate k
 )
-SELECT chunk_id, document_id, index, score
-FROM best
-WHERE score > 0
-ORDER BY score DESC, document_id, index
+SELECT c.chunk_id, c.document_id, c.index, c.score
+FROM (SELECT * FROM best WHERE score > 0 ORDER BY score DESC FETCH FIRST %(top_k)s ROWS WITH TIES) AS c {place}
+ORDER BY c.score DESC, place.uri, c.index, place.since, c.document_id
 LIMIT %(top_k)s
