@@ -12,8 +12,9 @@ import unicodedata
 from collections.abc import Sequence
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})+(?:\.\d+)?(?![\d])|(?<!\d)(?<!\d\.)\d+(?:\.\d+)?")
-_IDENTIFIER = re.compile(r"(?=[A-Za-z0-9_.\-]*[0-9_])[A-Za-z][A-Za-z0-9]*(?:[_.\-]?[A-Za-z0-9]+)+")
-_QUOTED = re.compile(r"“([^”]{2,})”|「([^」]{2,})」|『([^』]{2,})』|\"([^\"\n]{2,})\"|`([^`\n]{2,})`")
+# Each pattern looks at a character a fixed number of times, whatever a model repeats.
+_COMPOUND_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.\-][A-Za-z0-9]+)*")
+_QUOTED = re.compile(r"“([^“”]{2,})”|「([^「」]{2,})」|『([^『』]{2,})』|\"([^\"\n]{2,})\"|`([^`\n]{2,})`")
 _ENUMERATOR = re.compile(r"^\s*(?:\d{1,3}[.)、．]|[(（]\d{1,3}[)）])\s*")
 _WORD = re.compile(r"[a-z]+")
 _CHINESE_NUMBER = re.compile(r"[〇零一二两三四五六七八九十百千万亿兩萬億]{1,20}")
@@ -73,19 +74,35 @@ _SCALES = {"十": 10, "百": 100, "千": 1000}
 _MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 
 
-def missing_facts(sentence: str, passages: Sequence[str]) -> list[str]:
+class Evidence:
+    """What a passage holds, worked out once for all sentences that are compared with it."""
+
+    def __init__(self, passage: str) -> None:
+        text = _folded(passage)
+        self.squeezed = _squeezed(text)
+        self.numbers = _numbers_of(text)
+
+
+def missing_facts(sentence: str, passages: Sequence[Evidence]) -> list[str]:
     """The facts of `sentence` that stand in none of `passages`, in order, each once."""
     sentence = _ENUMERATOR.sub("", _folded(sentence))
-    text = _folded("\n".join(passages))
-    squeezed = re.sub(r"\s+", "", text)
-    numbers = _numbers_of(text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(sentence)]
     rest = _QUOTED.sub(" ", sentence)
-    identifiers = _IDENTIFIER.findall(rest)
-    rest = _IDENTIFIER.sub(" ", rest)
-    missing = [fact for fact in (*quoted, *identifiers) if re.sub(r"\s+", "", fact) not in squeezed]
-    missing += [fact for fact in _NUMBER.findall(rest) if _plain(fact) not in numbers]
+    identifiers = [word for word in _COMPOUND_WORD.findall(rest) if _is_identifier(word)]
+    rest = _COMPOUND_WORD.sub(lambda word: " " if _is_identifier(word[0]) else word[0], rest)
+    facts = dict.fromkeys((*quoted, *identifiers))
+    missing = [fact for fact in facts if not any(_squeezed(fact) in one.squeezed for one in passages)]
+    numbers = dict.fromkeys(_NUMBER.findall(rest))
+    missing += [fact for fact in numbers if not any(_plain(fact) in one.numbers for one in passages)]
     return list(dict.fromkeys(missing))
+
+
+def _is_identifier(word: str) -> bool:
+    return len(word) > 1 and ("_" in word or any(character.isdigit() for character in word))
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _folded(text: str) -> str:

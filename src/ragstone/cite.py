@@ -8,13 +8,14 @@ digits are no markers.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import log
 from typing import Any, NamedTuple
 
-from ragstone.audit import missing_facts
+from ragstone.audit import Evidence, missing_facts
 from ragstone.sentences import sentences
 from ragstone.terms import analyze
 from ragstone.types import Citation, Hit
@@ -23,7 +24,7 @@ _NUMBER = r"[1-9１-９]\d{0,2}"
 _BODY = rf"\s?(?:{_NUMBER}(?:\s?[,，、;；\-–—~]\s?{_NUMBER})*|[0０])\s?"
 _MARKER = rf"(?:\[\[{_BODY}\]\]|\[{_BODY}\](?!\()|【{_BODY}】|［{_BODY}］)"
 _MARKERS = re.compile(_MARKER)
-_RUN = re.compile(rf"([ \t]*)({_MARKER}(?:[ \t]*{_MARKER})*)([ \t]*)")
+_RUN = re.compile(rf"((?<![ \t])[ \t]*)({_MARKER}(?:[ \t]*{_MARKER})*)([ \t]*)")
 _GROUP = re.compile(r"[\d\s,，、;；\-–—~]+")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—~]\s*(\d+))?")
 _TOKEN = re.compile(rf"(?P<ticks>`+)|(?P<run>{_RUN.pattern})")
@@ -32,8 +33,15 @@ _OPEN_END = re.compile(
     rf"(?:`+|[ \t]*(?:{_MARKER}[ \t]*)*"
     r"(?:(?:\[{1,2}|【|［)[\d\s,，、;；\-–—~]{0,40}[\]】］]{0,2})?[ \t]*)\Z"
 )
+_IN_MARKERS = frozenset(" \t\n\r\f\v,，、;；-–—~[]【】［］`")
+_SOON = 256
+"""Text held back is looked at with every piece up to this length, then when it has grown by a quarter."""
 _CLOSING = re.compile(r"[\s.,;:!?)\]}'\"。，、；：！？）】》」』”’…]")
 _FENCE_TICKS = 3
+_CANDIDATES = 50
+"""Sentences of a passage that a cited sentence is compared with, for each of its terms."""
+_TICKS = re.compile(r"`+")
+_CODE_END = re.compile(r"`+|\n")
 
 
 class Mark(NamedTuple):
@@ -53,7 +61,11 @@ class StreamCiter:
 
     def __init__(self, count: int) -> None:
         self._count = count
+        self._held: list[str] = []
+        self._held_length = 0
+        self._look_at = 0
         self._pending = ""
+        self._at = 0
         self._ticks = ""
         self._before = "\n"
         self._shown: list[str] = []
@@ -76,28 +88,33 @@ class StreamCiter:
         return bool(self._ticks)
 
     def feed(self, piece: str) -> str:
-        self._pending += piece
-        return self._advance(final=False)
+        self._held.append(piece)
+        self._held_length += len(piece)
+        return self._advance(final=False) if self._held_length >= self._look_at else ""
 
     def finish(self) -> str:
         return self._advance(final=True)
 
     def _advance(self, *, final: bool) -> str:
         start = len(self._shown)
-        while self._pending:
-            before = len(self._pending)
+        self._pending, self._at = "".join(self._held), 0
+        open_end = len(self._pending) if final else _open_end(self._pending)
+        while (at := self._at) < len(self._pending):
             if self._ticks:
                 self._read_code(final)
             else:
-                self._read_text(final)
-            if len(self._pending) == before:
+                self._read_text(open_end)
+            if self._at == at:
                 break
+        rest = self._pending[self._at :]
+        self._held, self._held_length = [rest], len(rest)
+        self._look_at = 0 if len(rest) < _SOON else len(rest) + len(rest) // 4
         return "".join(self._shown[start:])
 
     def _read_code(self, final: bool) -> None:
         """Up to the closing backticks; code within a line ends with the line at the latest."""
-        inline = len(self._ticks) < _FENCE_TICKS
-        for match in re.finditer(r"`+|\n" if inline else r"`+", self._pending):
+        ends = _CODE_END if len(self._ticks) < _FENCE_TICKS else _TICKS
+        for match in ends.finditer(self._pending, self._at):
             if match.end() == len(self._pending) and not final and match.group() != "\n":
                 break
             if match.group() in (self._ticks, "\n"):
@@ -105,22 +122,19 @@ class StreamCiter:
                 self._emit(self._take(match.end()))
                 return
         held = 0 if final else len(self._pending) - len(self._pending.rstrip("`"))
-        self._emit(self._take(len(self._pending) - held))
+        self._emit(self._take(max(self._at, len(self._pending) - held)))
 
-    def _read_text(self, final: bool) -> None:
-        limit = len(self._pending)
-        if not final:
-            tail = _OPEN_END.search(self._pending)
-            limit = tail.start() if tail else limit
-        match = _TOKEN.search(self._pending)
+    def _read_text(self, limit: int) -> None:
+        """Up to the next marker or code, and that; no further than `limit`, where it may still grow."""
+        match = _TOKEN.search(self._pending, self._at)
         if match is None or match.start() >= limit:
-            self._emit(self._take(limit))
+            self._emit(self._take(max(self._at, limit)))
             return
-        if match.end() > limit and not final:
+        if match.end() > limit:
             self._emit(self._take(match.start()))
             return
         self._emit(self._take(match.start()))
-        token = self._take(match.end() - match.start())
+        token = self._take(match.end())
         if match.group("ticks"):
             self._ticks = token
             self._emit(token)
@@ -139,7 +153,7 @@ class StreamCiter:
                 kept.append(n)
         if kept:
             self.marks += [Mark(self._plain_length, n) for n in kept]
-            joint = lead if not trail and self._pending[:1].isalnum() else ""
+            joint = lead if not trail and self._following.isalnum() else ""
             self._emit(lead + "".join(f"[{n}]" for n in kept), plain=joint)
             self._emit(trail)
         else:
@@ -147,7 +161,7 @@ class StreamCiter:
 
     def _gap(self, lead: str, trail: str) -> str:
         """What stands where a marker was: nothing, or the one space the words need."""
-        following = self._pending[:1]
+        following = self._following
         if self._before == "\n":
             return lead
         if not following or _CLOSING.match(following):
@@ -155,8 +169,13 @@ class StreamCiter:
         glued = self._before.isascii() and self._before.isalnum() and following.isascii()
         return " " if lead or trail or (glued and following.isalnum()) else ""
 
-    def _take(self, length: int) -> str:
-        taken, self._pending = self._pending[:length], self._pending[length:]
+    @property
+    def _following(self) -> str:
+        return self._pending[self._at : self._at + 1]
+
+    def _take(self, end: int) -> str:
+        taken = self._pending[self._at : end]
+        self._at = end
         return taken
 
     def _emit(self, text: str, plain: str | None = None) -> None:
@@ -166,6 +185,22 @@ class StreamCiter:
             added = text if plain is None else plain
             self._plain.append(added)
             self._plain_length += len(added)
+
+
+def _open_end(text: str) -> int:
+    """Where the end of `text` begins that may still grow into a marker or code; its length without one."""
+    at = len(text)
+    while at and (text[at - 1] in _IN_MARKERS or text[at - 1].isdigit()):
+        at -= 1
+    # Digits and commas alone are no beginning: only what follows blanks or a bracket may be one.
+    while at < len(text):
+        if (match := _OPEN_END.match(text, at)) is not None:
+            return match.start()
+        if (run := _RUN.match(text, at)) is not None and run.end() > at:
+            at = run.end()
+            continue
+        at += 1
+    return at
 
 
 def repair(pieces: Iterable[str], count: int) -> Iterator[str]:
@@ -221,11 +256,12 @@ def cite(text: str, passages: Sequence[Hit], *, removed: Sequence[int] = ()) -> 
     unsupported: list[dict[str, Any]] = []
     spans = sentences(citer.plain)
     cited = _cited_sentences(citer.plain, spans, citer.marks)
+    read = [_Passage(hit) for hit in passages]
     for sentence, numbers in cited:
         for n in numbers:
-            citation = _citation(sentence, n, passages[n - 1])
+            citation = _citation(sentence, n, read[n - 1])
             citations.setdefault((n, citation.start, citation.end), citation)
-        missing = missing_facts(sentence, [_readable(passages[n - 1]) for n in numbers])
+        missing = missing_facts(sentence, [read[n - 1].evidence for n in numbers])
         if missing:
             unsupported.append({"sentence": sentence, "missing": missing})
     audit = {
@@ -235,10 +271,6 @@ def cite(text: str, passages: Sequence[Hit], *, removed: Sequence[int] = ()) -> 
         "removed_markers": [*removed, *citer.removed],
     }
     return Cited(text=citer.text, citations=tuple(citations.values()), audit=audit)
-
-
-def _readable(hit: Hit) -> str:
-    return f"{hit.title}\n{hit.chunk.embedding_text}"
 
 
 def _cited_sentences(
@@ -255,27 +287,73 @@ def _cited_sentences(
 
 def _anchor(plain: str, offset: int) -> int:
     """A marker belongs to the words before it on its line; at a line's start to those after it."""
-    before, _, _ = plain[:offset].rpartition("\n")
-    opens_line = not plain[len(before) : offset].strip()
-    if opens_line and plain[offset:].partition("\n")[0].strip():
+    line = plain.rfind("\n", 0, offset) + 1
+    end = plain.find("\n", offset)
+    opens_line = not plain[line:offset].strip()
+    if opens_line and plain[offset : end if end >= 0 else len(plain)].strip():
         return offset
-    return max(0, len(plain[:offset].rstrip()) - 1)
+    while offset and plain[offset - 1].isspace():
+        offset -= 1
+    return max(0, offset - 1)
 
 
 def _sentence_at(spans: Sequence[tuple[int, int]], offset: int) -> int | None:
     """The sentence that holds `offset`, else the next one, else the last."""
-    for index, (_, end) in enumerate(spans):
-        if offset < end:
-            return index
-    return len(spans) - 1 if spans else None
+    if not spans:
+        return None
+    return min(bisect_right(spans, offset, key=lambda span: span[1]), len(spans) - 1)
 
 
 # --- support -----------------------------------------------------------------------
 
 
-def _citation(sentence: str, n: int, hit: Hit) -> Citation:
-    chunk = hit.chunk
-    start, end = _support(sentence, chunk.text)
+class _Passage:
+    """A passage with what is compared with each sentence that cites it, worked out once."""
+
+    def __init__(self, hit: Hit) -> None:
+        self.hit = hit
+        self.text = hit.chunk.text
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence(f"{self.hit.title}\n{self.hit.chunk.embedding_text}")
+
+    @cached_property
+    def squeezed(self) -> str:
+        return _squeezed(self.text)
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Where each character of `squeezed` stands."""
+        hidden = {place for match in _MARKERS.finditer(self.text) for place in range(*match.span())}
+        return [
+            place
+            for place, character in enumerate(self.text)
+            if place not in hidden and not character.isspace()
+        ]
+
+    @cached_property
+    def sentences(self) -> list[tuple[int, int]]:
+        return sentences(self.text)
+
+    @cached_property
+    def terms(self) -> list[frozenset[str]]:
+        """Those of each sentence."""
+        return [frozenset(analyze(self.text[start:end])) for start, end in self.sentences]
+
+    @cached_property
+    def sentences_of(self) -> Mapping[str, Sequence[int]]:
+        """term -> the numbers of the sentences that hold it."""
+        found: dict[str, list[int]] = {}
+        for number, terms in enumerate(self.terms):
+            for term in terms:
+                found.setdefault(term, []).append(number)
+        return found
+
+
+def _citation(sentence: str, n: int, passage: _Passage) -> Citation:
+    hit, chunk = passage.hit, passage.hit.chunk
+    start, end = _support(sentence, passage)
     return Citation(
         n=n,
         chunk_id=chunk.chunk_id,
@@ -289,18 +367,18 @@ def _citation(sentence: str, n: int, hit: Hit) -> Citation:
     )
 
 
-def _support(sentence: str, passage: str) -> tuple[int, int]:
-    return _exact(sentence, passage) or _nearest(sentence, passage) or _trimmed(passage, 0, len(passage))
+def _support(sentence: str, passage: _Passage) -> tuple[int, int]:
+    found = _exact(sentence, passage) or _nearest(sentence, passage)
+    return found or _trimmed(passage.text, 0, len(passage.text))
 
 
-def _exact(sentence: str, passage: str) -> tuple[int, int] | None:
+def _exact(sentence: str, passage: _Passage) -> tuple[int, int] | None:
     """Where the sentence stands, whatever the white space and the footnote markers between."""
-    wanted, have = _squeezed(sentence), _squeezed(passage)
+    wanted = _squeezed(sentence)
     for needle in (wanted, wanted.rstrip(".。")):
-        at = have.find(needle) if needle else -1
+        at = passage.squeezed.find(needle) if needle else -1
         if at >= 0:
-            places = _places(passage)
-            return places[at], places[at + len(needle) - 1] + 1
+            return passage.places[at], passage.places[at + len(needle) - 1] + 1
     return None
 
 
@@ -309,24 +387,24 @@ def _squeezed(text: str) -> str:
     return "".join(_MARKERS.sub("", text).split())
 
 
-def _places(text: str) -> list[int]:
-    """Where each character of the squeezed text stands."""
-    hidden = {place for match in _MARKERS.finditer(text) for place in range(*match.span())}
-    return [place for place, character in enumerate(text) if place not in hidden and not character.isspace()]
-
-
-def _nearest(sentence: str, passage: str) -> tuple[int, int] | None:
+def _nearest(sentence: str, passage: _Passage) -> tuple[int, int] | None:
     """The passage's sentence with the most weight of shared terms, rare ones counting more."""
-    wanted = set(analyze(sentence))
-    spans = sentences(passage)
-    found = [set(analyze(passage[start:end])) for start, end in spans]
-    seen = Counter(term for terms in found for term in terms)
-    best, best_weight = None, 0.0
-    for span, terms in zip(spans, found, strict=True):
-        weight = sum(log(1 + len(spans) / seen[term]) for term in wanted & terms)
-        if weight > best_weight + 1e-9:
-            best, best_weight = span, weight
-    return _trimmed(passage, *best) if best else None
+    held = {term: passage.sentences_of[term] for term in analyze(sentence) if term in passage.sentences_of}
+    candidates: set[int] = set()
+    for numbers in sorted(held.values(), key=len):
+        if candidates and len(numbers) > _CANDIDATES:
+            break  # what stands everywhere finds nothing
+        candidates.update(numbers[:_CANDIDATES])
+    rarity = {term: log(1 + len(passage.sentences) / len(numbers)) for term, numbers in held.items()}
+    weights = {
+        number: sum(weight for term, weight in rarity.items() if term in passage.terms[number])
+        for number in candidates
+    }
+    if not weights:
+        return None
+    most = max(weights.values())
+    best = min(number for number, weight in weights.items() if weight > most - 1e-9)
+    return _trimmed(passage.text, *passage.sentences[best])
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:

@@ -121,7 +121,7 @@ class CompatibleServer:
             refusal = self._refusal(error)
         else:
             return
-        raise ours(refusal)
+        raise ours(refusal) from None
 
     def _refusal(self, error: Exception) -> Refusal:
         from openai import APIConnectionError, APIError, APIResponseValidationError, APIStatusError

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
+from anyio import to_thread
 
 from ragstone.cite import cite
 from ragstone.errors import InvalidStage, ModelError, ProviderError, first_error
@@ -57,6 +59,9 @@ CONCURRENCY = 8
 RETRIEVER_SECONDS = 30.0
 """What a search may take before the answer goes on without it."""
 
+MAX_ANSWER = 64_000
+"""Characters of an answer, a model's reasoning counted: one that loops is stopped there."""
+
 FOLLOW_UP_WEIGHT = 0.5
 """A follow-up such as "and its price?" finds little by itself: behind what its standalone form found."""
 
@@ -74,6 +79,9 @@ class QueryPipeline:
     Nothing found is a refusal, without asking `generate`; an augmenter with an attribute
     `allow_empty` that is true makes a prompt all the same. `refusal` replaces the words of a
     refusal.
+
+    An answer that reaches the model's own limit, or `max_answer` characters, is `partial` and marked
+    `answer_cut`.
 
     When `generate` fails before its first word and there is a `fallback`, the fallback
     answers and the answer is marked `chat_failed`. A generator that quotes has an
@@ -94,6 +102,7 @@ class QueryPipeline:
     refusal: Wording | None = None
     concurrency: int = CONCURRENCY
     retriever_seconds: float = RETRIEVER_SECONDS
+    max_answer: int = MAX_ANSWER
 
     def __post_init__(self) -> None:
         if not self.retrievers and self.route is None:
@@ -140,7 +149,7 @@ class QueryPipeline:
             async with aclosing(self._write(prompt, run)) as deltas:
                 async for delta in deltas:
                     yield delta
-        answer = self._finish(query, run)
+        answer = await self._finish(query, run)
         if not answer.answered:
             yield Delta(text=answer.text)
         yield Done(answer=answer)
@@ -249,7 +258,8 @@ class QueryPipeline:
 
     async def _attempt(self, generate: Generator, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         run.mode = _mode(generate)
-        stream = visible(generate(prompt), len(prompt.passages), verbatim=run.mode == "extractive")
+        verbatim = run.mode == "extractive"
+        stream = visible(generate(prompt), len(prompt.passages), verbatim=verbatim, limit=self.max_answer)
         async with aclosing(stream), aclosing(run.trace.stream("generate", stream)) as deltas:
             async for delta in deltas:
                 run.usage = run.usage + delta.usage if delta.usage else run.usage
@@ -257,15 +267,22 @@ class QueryPipeline:
                     run.text += delta.text
                     yield delta
         run.answered, run.text, run.removed = stream.answered, stream.text, stream.removed
+        if stream.cut:
+            run.partial = True
+            run.trace.degrade("answer_cut")
 
-    def _finish(self, query: Query, run: _Run) -> Answer:
+    async def _finish(self, query: Query, run: _Run) -> Answer:
         with run.trace.stage("cite") as detail:
-            cited = cite(run.text, run.hits, removed=run.removed) if run.answered else None
+            cited = None
+            if run.answered:
+                # Comparing a long answer with its passages is work for a thread.
+                cited = await to_thread.run_sync(partial(cite, run.text, run.hits, removed=run.removed))
             detail["citations"] = len(cited.citations) if cited else 0
         return Answer(
             text=cited.text if cited else refusal(language_of(query.text), self.refusal),
             mode=run.mode,
             answered=run.answered,
+            partial=run.partial,
             citations=cited.citations if cited else (),
             hits=tuple(run.hits),
             retrieved=run.retrieved,
@@ -313,6 +330,7 @@ class _Run:
         self.retrieved: tuple[Hit, ...] = ()
         self.text = ""
         self.answered = False
+        self.partial = False
         self.removed: list[int] = []
         self.usage = Usage()
 

@@ -17,7 +17,7 @@ from ragstone.generate.visible import without_thinking
 MAX_LINE = 500
 """Characters of a search text: a longer line is an answer or an essay, not a question."""
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)\w*[ \t]*$", re.MULTILINE)
 _ITEM = re.compile(
     r"^\s*(?:>\s*)?(?:\*\*)?(?:[-*+]\s+|[•·–—]\s*|[(（]?\d{1,2}(?:[.)](?!\d)|[）、．:：])\s*|[①-⑳]\s*"
     r"|(?:q|query|question|问题|查询)\s?\d{1,2}\s*[:：.]\s*)(?:\*\*)?\s*",
@@ -98,9 +98,10 @@ def _lines(output: str) -> list[str]:
     """The lines that are neither blank nor a fence nor an introduction to the next."""
     text = _FENCE.sub("", without_thinking(output))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    while len(lines) > 1 and lines[0].rstrip("*").endswith(_INTRODUCES):
-        lines = lines[1:]
-    return lines
+    first = 0
+    while first < len(lines) - 1 and lines[first].rstrip("*").endswith(_INTRODUCES):
+        first += 1
+    return lines[first:]
 
 
 def _asked_for(output: str) -> list[str]:

@@ -388,7 +388,8 @@ class Step:
 class Answer:
     """A finished answer.
 
-    `answered` is False for a refusal. `hits` are the passages the generator saw,
+    `answered` is False for a refusal. `partial` is true when a limit on its length cut it off.
+    `hits` are the passages the generator saw,
     `retrieved` those found before selection. `degraded` names each step that could not
     be taken as configured (`chat_failed`, `embedder_failed`, ...).
     """
@@ -396,6 +397,7 @@ class Answer:
     text: str
     mode: AnswerMode
     answered: bool
+    partial: bool = False
     citations: tuple[Citation, ...] = ()
     hits: tuple[Hit, ...] = ()
     retrieved: tuple[Hit, ...] = ()
@@ -431,10 +433,14 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """Stream event: the next piece of the answer's text. The last one may carry the usage."""
+    """Stream event: the next piece of the answer's text.
+
+    The last one may carry the usage, and `cut`: a limit on its length ended the answer.
+    """
 
     text: str
     usage: Usage | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

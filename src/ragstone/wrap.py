@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
@@ -55,6 +56,14 @@ def limited(inner: Wrapped, *, concurrent: int, per_second: float | None = None)
 def budgeted(inner: Wrapped, *, seconds: float) -> Wrapped:
     """Cancels a call, or a whole stream, that takes longer; raises ProviderUnavailable then."""
     return around(inner, Budget(seconds=seconds))
+
+
+def giving_up(inner: Wrapped) -> Wrapped:
+    """Once a call has failed with a `Transient` error every later one fails with it, without being made.
+
+    For the calls of one answer: it waits for a provider that is down once, not at every step.
+    """
+    return around(inner, GiveUp())
 
 
 def around(inner: Wrapped, policy: Policy) -> Wrapped:
@@ -193,6 +202,36 @@ class Budget:
                     yield item
         finally:
             await _close(items)
+
+
+class GiveUp:
+    """The policy of `giving_up`."""
+
+    def __init__(self) -> None:
+        self._error: Transient | None = None
+
+    async def call(self, call: Callable[[], Awaitable[T]]) -> T:
+        with self._noted():
+            return await call()
+
+    async def stream(self, begin: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
+        with self._noted():
+            items = begin()
+            try:
+                async for item in items:
+                    yield item
+            finally:
+                await _close(items)
+
+    @contextmanager
+    def _noted(self) -> Generator[None]:
+        if self._error is not None:
+            raise self._error
+        try:
+            yield
+        except Transient as error:
+            self._error = error
+            raise
 
 
 class _Adapter:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -335,3 +336,74 @@ async def test_w16_events_are_read_however_the_bytes_are_cut(
     reader = EventReader()
     events = [event for at in range(0, len(stream), cut) for event in reader.feed(stream[at : at + cut])]
     assert [*events, *reader.finish()] == expected
+
+
+async def test_one_budget_holds_for_all_tries_until_the_first_byte(server: Server) -> None:
+    """Tries that are refused at once and the pauses between them are of the same budget."""
+    server.answers(503, {}, {"Retry-After": "30"})
+    with pytest.raises(ProviderUnavailable) as caught:
+        await received(server, timeout=0.4, max_retries=5)
+    assert caught.value.key == "chat.timeout"
+    assert len(server.requests) == 1
+
+
+async def test_headers_alone_are_no_byte_of_an_answer(server: Server) -> None:
+    server.replies.append((200, {"Content-Type": "text/event-stream"}, lambda _: server.release.wait(WAIT)))
+    with pytest.raises(ProviderUnavailable) as caught:
+        await received(server, timeout=0.3)
+    assert caught.value.key == "chat.timeout"
+
+
+async def test_an_answer_that_never_ends_is_given_up(server: Server) -> None:
+    """Each byte comes in time, and the whole does not."""
+
+    def drip(handler: Any) -> None:
+        while not server.release.wait(0.02):
+            handler.wfile.write(b": still here\n\n")
+            handler.wfile.flush()
+
+    server.replies.append((200, {"Content-Type": "text/event-stream"}, drip))
+    with pytest.raises(ProviderUnavailable) as caught:
+        await received(server, total_timeout=0.3)
+    assert caught.value.key == "chat.timeout"
+
+
+async def test_an_answer_at_its_limit_says_so(server: Server) -> None:
+    server.streams(event("Blue") + event(finish="length") + DONE)
+    deltas = await received(server)
+    assert [(delta.text, delta.cut) for delta in deltas] == [("Blue", False), ("", True)]
+
+
+async def test_the_key_is_in_no_traceback(server: Server) -> None:
+    """A server that echoes the key in what it refuses with."""
+    server.answers(401, {"error": {"message": f"bad key {KEY}", "code": KEY}}, {"X-Key": KEY})
+    with pytest.raises(ProviderRejected) as caught:
+        await received(server)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert KEY not in shown
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+HALVES = "\\ud83d", "\\ude00"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (event("A").replace(b"A", HALVES[0].encode()) + event("B").replace(b"B", HALVES[1].encode()), "😀"),
+        (b"data:\n\ndata: \n\n" + event("Blue"), "Blue"),
+        (b"\xef\xbb\xbf" + event("Blue"), "Blue"),
+        (
+            event("X").replace(b'"X"', b'[{"type": "text", "text": "Bl"}, {"type": "text", "text": "ue"}]'),
+            "Blue",
+        ),
+    ],
+    ids=["halves of an emoji", "heartbeats", "byte order mark", "parts"],
+)
+@pytest.mark.parametrize("cut", [0, 1])
+async def test_each_way_to_send_text_is_taken_as_meant(
+    server: Server, body: bytes, text: str, cut: int
+) -> None:
+    server.streams(body + event(finish="stop") + DONE, cut=cut)
+    assert text_of(await received(server)) == text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragstone.audit import missing_facts
+from ragstone.audit import Evidence, missing_facts
 from ragstone.cite import StreamCiter, cite, repair, without_markers
 from ragstone.types import Chunk, Hit
 
@@ -190,13 +190,13 @@ def test_quotes_are_slices_and_markers_are_known(pieces: list[str]):
     ],
 )
 def test_d6_c39_facts_are_found_whatever_their_spelling(sentence: str, passage: str, missing: list[str]):
-    assert missing_facts(sentence, [passage]) == missing
+    assert missing_facts(sentence, [Evidence(passage)]) == missing
 
 
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_the_audit_reads_any_text(sentence: str, passage: str):
-    assert missing_facts(sentence, [passage, sentence]) == []
+    assert missing_facts(sentence, [Evidence(passage), Evidence(sentence)]) == []
 
 
 def test_a_documents_own_markers_are_dropped_from_a_quotation():

@@ -254,6 +254,32 @@ async def test_history_reaches_the_model_without_system_messages(retriever: Stor
     assert [message.role for message in chat.requests[0]] == ["system", "user", "assistant", "user"]
 
 
+async def test_an_answer_that_was_cut_off_is_partial_and_says_so(retriever: StoreRetriever) -> None:
+    async def cut(prompt: Prompt) -> AsyncIterator[Delta]:
+        yield Delta(text="The sky is blue [1], and")
+        yield Delta(text="", cut=True)
+
+    answer = await replace(pipeline(retriever), generate=cut).ask(Query("When does the ferry leave?"))
+    assert (answer.partial, answer.degraded) == (True, ("answer_cut",))
+    assert answer.text == "The sky is blue [1], and"
+
+
+async def test_a_model_that_repeats_itself_is_stopped_at_the_limit(retriever: StoreRetriever) -> None:
+    asked = 0
+
+    async def loop(prompt: Prompt) -> AsyncIterator[Delta]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield Delta(text="blue " * 10)
+
+    answer = await replace(pipeline(retriever), generate=loop, max_answer=1_000).ask(
+        Query("When does the ferry leave?")
+    )
+    assert (len(answer.text), answer.partial, answer.degraded) == (999, True, ("answer_cut",))
+    assert asked <= 21
+
+
 class TestStoreRetriever:
     async def test_each_mode_names_its_scale(self, retriever: StoreRetriever) -> None:
         """A51, A52, W25, C28: no number without the name of its scale."""

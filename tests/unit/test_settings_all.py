@@ -43,6 +43,7 @@ OTHER: dict[str, object] = {
     "top_k": 9,
     "min_score": 0.28,
     "context_tokens": 2000,
+    "max_answer_chars": 9_000,
     "recipe": "service",
     "rewrite": False,
     "short_length": 5,

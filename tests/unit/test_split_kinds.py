@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -231,3 +232,33 @@ def test_tables_parents_and_minimum_keep_offsets_cover_and_limit(
         assert len(chunk.text) <= max_size
         covered.update(range(chunk.start, chunk.end))
     assert all(text[place].isspace() for place in set(range(len(text))) - covered)
+
+
+LOG = "\n".join(
+    f"2026-03-{1 + n % 28:02d} 10:{n % 60:02d}:00 INFO request {n} took {37 * n} ms. Next {'x' * (n % 23)} s."
+    for n in range(120)
+)
+WRAPPED = "\n".join(
+    [
+        "The harbour was built between 1884 and 1889. It has three piers, of which the",
+        "longest reaches out for 740 metres. Ships of up to six metres of draught can",
+        "come in at any tide. A lighthouse stands at the end of the longest pier. Its",
+        "lamp was replaced in 1931 and can be seen from a distance of eighteen miles.",
+    ]
+    * 4
+)
+
+
+@pytest.mark.parametrize("overlap", [0, 60])
+@pytest.mark.parametrize("kind", ["line", "section"])
+def test_a_line_of_a_log_that_fits_is_never_torn(kind: Literal["line", "section"], overlap: int) -> None:
+    chunks = RecursiveSplitter(max_size=600, overlap=overlap, level=kind)(Document(text=LOG))
+    assert len(chunks) > 10
+    assert all(chunk.text.startswith("2026-") and chunk.text.endswith("s.") for chunk in chunks)
+
+
+def test_lines_of_wrapped_prose_stay_joined_and_by_line_keeps_each() -> None:
+    chunks = RecursiveSplitter(max_size=300, overlap=0)(Document(text=WRAPPED))
+    assert all(chunk.text.endswith(".") for chunk in chunks)
+    by_lines = by_line(max_size=200)(Document(text=WRAPPED))
+    assert all(line in WRAPPED.split("\n") for chunk in by_lines for line in chunk.text.split("\n"))

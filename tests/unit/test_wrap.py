@@ -11,7 +11,7 @@ from ragstone.errors import InvalidStage, ProviderRejected, ProviderUnavailable
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Delta, Hit, Message, Query
-from ragstone.wrap import Limit, Retry, around, budgeted, limited, retrying
+from ragstone.wrap import Limit, Retry, around, budgeted, giving_up, limited, retrying
 
 pytestmark = pytest.mark.anyio
 ASK = (Message(role="user", content="Hello?"),)
@@ -172,3 +172,16 @@ async def test_what_is_late_is_cancelled_whole_or_in_the_middle() -> None:
 def test_parameters_that_cannot_work_are_refused(wrap: object) -> None:
     with pytest.raises(InvalidStage):
         wrap()  # type: ignore[operator]
+
+
+async def test_who_gives_up_is_not_asked_again() -> None:
+    """The calls of one answer wait for a provider that is down once."""
+    model = FakeChatModel(busy(), "Hi", "Hi")
+    chat = giving_up(model)
+    for _ in range(2):
+        with pytest.raises(ProviderUnavailable):
+            await chat.complete(ASK)
+    with pytest.raises(ProviderUnavailable):
+        _ = [delta async for delta in chat.stream(ASK)]
+    assert len(model.requests) == 1
+    assert (await giving_up(model).complete(ASK)).text == "Hi"

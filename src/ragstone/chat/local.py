@@ -24,8 +24,11 @@ from ragstone.types import Delta, Message
 DEFAULT_CONTEXT = 8_192
 """Tokens of prompt and answer together."""
 
-DEFAULT_TIMEOUT = 600.0
-"""Longest silence in seconds: a processor without GPU reads a long prompt for minutes."""
+DEFAULT_TIMEOUT = 60.0
+"""The longest silence in seconds between two words."""
+
+FIRST_WORD_S = 180.0
+"""A processor without GPU reads a long prompt for minutes."""
 
 
 class LocalChatModel:
@@ -63,6 +66,7 @@ class LocalChatModel:
             model=Path(path).stem,
             api_key=key,
             timeout=timeout,
+            first_timeout=max(timeout, FIRST_WORD_S),
             max_retries=0,
             options={} if max_tokens is None else {"max_tokens": max_tokens},
             direct=True,

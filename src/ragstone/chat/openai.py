@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
 
 DEFAULT_TIMEOUT = 60.0
+TOTAL_TIMEOUT = 300.0
 _T = TypeVar("_T")
 _ERRORS: Mapping[Trouble, tuple[type[ProviderError], str]] = {
     "timeout": (ProviderUnavailable, "chat.timeout"),
@@ -39,9 +41,10 @@ _ERRORS: Mapping[Trouble, tuple[type[ProviderError], str]] = {
 class OpenAIChatModel:
     """The chat model `model` at `base_url` (with its `/v1`).
 
-    `api_key` may be empty for a server that asks for none. `timeout` is the longest
-    silence in seconds, `first_timeout` the longest wait for the first byte with all
-    retries (by default three times `timeout`). `options` go into the request as they are
+    `api_key` may be empty for a server that asks for none. Times are in seconds:
+    `first_timeout` is the longest wait for the first byte of an answer, all tries and the
+    pauses between them counted (by default `timeout`); `timeout` is the longest silence
+    while bytes come, `total_timeout` the longest answer. `options` go into the request as they are
     (`temperature`, `max_tokens`, ...). `direct` goes around the proxies of the environment.
 
     Raises, from `stream` and `complete`:
@@ -59,6 +62,7 @@ class OpenAIChatModel:
         api_key: str = "",
         timeout: float = DEFAULT_TIMEOUT,
         first_timeout: float | None = None,
+        total_timeout: float = TOTAL_TIMEOUT,
         max_retries: int = 2,
         options: Mapping[str, object] | None = None,
         direct: bool = False,
@@ -66,14 +70,15 @@ class OpenAIChatModel:
         self._server = CompatibleServer(
             base_url=base_url,
             api_key=api_key,
-            timeout=timeout,
+            timeout=max(timeout, first_timeout or 0.0),
             max_retries=max_retries,
             direct=direct,
             feature="OpenAIChatModel",
         )
         self._model = model
         self._timeout = timeout
-        self._first_timeout = first_timeout if first_timeout is not None else 3 * timeout
+        self._first_timeout = timeout if first_timeout is None else first_timeout
+        self._total_timeout = total_timeout
         self._options = dict(options or {})
         self._counts_usage = True
 
@@ -85,27 +90,30 @@ class OpenAIChatModel:
         """The answer as it comes; closing the iterator closes the connection."""
         client = await self._server.client()
         with self._server.errors_as(self._error):
-            response = await self._within(self._start(client, messages))
+            began = anyio.current_time()
+            response = await _until(began + self._first_timeout, self._start(client, messages))
             try:
-                async with aclosing(self._deltas(response)) as deltas:
+                async with aclosing(self._deltas(response, began)) as deltas:
                     async for delta in deltas:
                         yield delta
             finally:
                 with anyio.CancelScope(shield=True):
                     await response.close()
 
-    async def _deltas(self, response: AsyncAPIResponse[Any]) -> AsyncGenerator[Delta, None]:
+    async def _deltas(self, response: AsyncAPIResponse[Any], began: float) -> AsyncGenerator[Delta, None]:
         """The deltas of an answer that ends: with a finish reason, or with `[DONE]` behind some choice."""
         begun = finished = False
-        async with aclosing(self._chunks(response)) as chunks:
+        whole = _WholeCharacters()
+        async with aclosing(self._chunks(response, began)) as chunks:
             async for chunk in chunks:
                 if chunk is None:
                     finished = finished or begun
                     break
                 delta, reason = self._read_chunk(chunk)
+                delta = replace(delta, text=whole.feed(delta.text))
                 begun = begun or bool(chunk.get("choices"))
                 finished = finished or bool(reason)
-                if delta.text or delta.usage:
+                if delta.text or delta.usage or delta.cut:
                     yield delta
                 if reason == "content_filter":
                     raise ContentRefused("chat.filtered", model=self._model)
@@ -115,13 +123,14 @@ class OpenAIChatModel:
     async def complete(self, messages: Sequence[Message]) -> Delta:
         client = await self._server.client()
         with self._server.errors_as(self._error):
-            completion = await self._within(
+            completion = await _until(
+                anyio.current_time() + self._first_timeout,
                 client.chat.completions.create(
                     model=self._model,
                     messages=_plain(messages),
                     extra_body=self._options or None,
                     extra_headers=self._server.headers,
-                )
+                ),
             )
             answer = details(completion.model_dump() if hasattr(completion, "model_dump") else None)
             choice = self._choice(answer)
@@ -129,8 +138,11 @@ class OpenAIChatModel:
                 raise ProviderUnavailable("chat.cut" if answer else "chat.garbled", url=self._server.url)
             if choice.get("finish_reason") == "content_filter":
                 raise ContentRefused("chat.filtered", model=self._model)
-            text = details(choice["message"]).get("content")
-            return Delta(text=text if isinstance(text, str) else "", usage=_usage(answer.get("usage")))
+            text, cut = (
+                _text(details(choice["message"]).get("content")),
+                choice.get("finish_reason") == "length",
+            )
+            return Delta(text=text, usage=_usage(answer.get("usage")), cut=cut)
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -159,27 +171,27 @@ class OpenAIChatModel:
                 self._counts_usage = False
 
     async def _chunks(
-        self, response: AsyncAPIResponse[Any]
+        self, response: AsyncAPIResponse[Any], began: float
     ) -> AsyncGenerator[Mapping[str, object] | None, None]:
         """The chunks of the stream, and None for `[DONE]`."""
         reader = EventReader()
         pieces = aiter(response.iter_bytes())
-        while (piece := await self._within(anext(pieces, None))) is not None:
+        end = began + self._first_timeout
+        while (piece := await _until(end, anext(pieces, None))) is not None:
+            end = min(began + self._total_timeout, anyio.current_time() + self._timeout)
             for event in reader.feed(piece):
-                yield _chunk(event)
+                if event.data.strip():  # else a heartbeat
+                    yield _chunk(event)
         for event in reader.finish():
-            yield _chunk(event)
-
-    async def _within(self, awaitable: Awaitable[_T]) -> _T:
-        with anyio.fail_after(self._first_timeout):
-            return await awaitable
+            if event.data.strip():
+                yield _chunk(event)
 
     def _read_chunk(self, chunk: Mapping[str, object]) -> tuple[Delta, str]:
         """The text, the usage and the finish reason of a chunk, each of which may be missing."""
         choice = self._choice(chunk)
-        text = details(choice.get("delta")).get("content")
-        delta = Delta(text=text if isinstance(text, str) else "", usage=_usage(chunk.get("usage")))
-        return delta, str(choice.get("finish_reason") or "")
+        text, reason = _text(details(choice.get("delta")).get("content")), choice.get("finish_reason")
+        delta = Delta(text=text, usage=_usage(chunk.get("usage")), cut=reason == "length")
+        return delta, str(reason or "")
 
     def _choice(self, answer: Mapping[str, object]) -> Mapping[str, object]:
         """The first choice, or an empty one. Raises on an error that came under HTTP 200."""
@@ -201,6 +213,37 @@ class OpenAIChatModel:
             status=refusal.status,
             reason=refusal.reason,
         )
+
+
+async def _until(time: float, awaitable: Awaitable[_T]) -> _T:
+    """What comes of it by `time` on the clock of the event loop. Raises TimeoutError."""
+    with anyio.fail_after(max(0.0, time - anyio.current_time())):
+        return await awaitable
+
+
+class _WholeCharacters:
+    """Joins halves of a character (surrogates in JSON) that came in two pieces."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def feed(self, text: str) -> str:
+        if not text:
+            return ""
+        text, self._half = self._half + text, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        if text.isascii():
+            return text
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _text(content: object) -> str:
+    """Content as text; of a list of parts those of type text, one behind the other."""
+    if isinstance(content, list):
+        parts = (details(part).get("text") for part in cast("list[object]", content))
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def _plain(messages: Sequence[Message]) -> Any:

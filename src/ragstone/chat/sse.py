@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import NamedTuple
 
 
@@ -19,15 +20,22 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._pending: list[bytes] = []
+        self._begun = False
         self._event: str | None = None
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> list[ServerEvent]:
+        if b"\n" not in piece and b"\r" not in piece and not self._ends_in_cr():
+            self._pending.append(piece)  # looked at once, when its line ends
+            return []
         # A CR at the end may be the first half of a CRLF: it waits for what follows.
-        lines = _lines(self._pending + piece)
-        self._pending = lines.pop()
+        lines = _lines(b"".join((*self._pending, piece)))
+        self._pending = [lines.pop()]
         return [event for line in lines if (event := self._read(line)) is not None]
+
+    def _ends_in_cr(self) -> bool:
+        return bool(self._pending) and self._pending[-1].endswith(b"\r")
 
     def finish(self) -> list[ServerEvent]:
         events = self.feed(b"\n")
@@ -35,6 +43,8 @@ class EventReader:
         return [*events, last] if last is not None else events
 
     def _read(self, line: bytes) -> ServerEvent | None:
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(BOM_UTF8)
         if not line:
             event = ServerEvent(self._event, "\n".join(self._data)) if self._data else None
             self._event, self._data = None, []

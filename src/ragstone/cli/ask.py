@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ragstone.cli.answers import show_remarks, show_sources, show_text
 from ragstone.cli.options import Bases, Filter, Json, TopK, Words
-from ragstone.cli.progress import Notices
+from ragstone.cli.progress import Notices, StillWaiting
 from ragstone.cli.session import with_bases
 from ragstone.cli.shapes import answer_json
 from ragstone.cli.terminal import Terminal
@@ -27,7 +27,8 @@ def ask(
     async def work(bases: KnowledgeBases) -> Answer:
         if terminal.streams:
             return await _stream(bases, text)
-        answer = await bases.ask(text, bases=base, filter=filter, top_k=top_k)
+        with StillWaiting(terminal):
+            answer = await bases.ask(text, bases=base, filter=filter, top_k=top_k)
         notices.close()
         if as_json:
             terminal.emit(answer_json(text, answer, await bases.base_names()))
@@ -38,13 +39,15 @@ def ask(
     async def _stream(bases: KnowledgeBases, text: str) -> Answer:
         stream = bases.ask(text, bases=base, filter=filter, top_k=top_k, stream=True)
         pieces: list[str] = []
-        try:
-            async for piece in stream:
-                notices.close()
-                terminal.piece(piece)
-                pieces.append(piece)
-        finally:
-            await stream.aclose()
+        with StillWaiting(terminal) as waiting:
+            try:
+                async for piece in stream:
+                    waiting.stop()
+                    notices.close()
+                    terminal.piece(piece)
+                    pieces.append(piece)
+            finally:
+                await stream.aclose()
         notices.close()
         assert stream.answer is not None  # the last event of every stream
         show_text(terminal, stream.answer, "".join(pieces))

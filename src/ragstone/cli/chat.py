@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ragstone.cli.answers import show_remarks, show_sources, show_text
 from ragstone.cli.options import Bases, Filter, Json, TopK
-from ragstone.cli.progress import Notices
+from ragstone.cli.progress import Notices, StillWaiting
 from ragstone.cli.shapes import answer_json
 from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say, told
@@ -156,8 +156,12 @@ class _Conversation:
 
     def _stream(self, question: str, pieces: list[str]) -> Answer:
         """The answer; what came of it before is in `pieces`."""
-        with self._bases.ask(question, history=self._history, stream=True, **self._options) as stream:
+        with (
+            StillWaiting(self._terminal) as waiting,
+            self._bases.ask(question, history=self._history, stream=True, **self._options) as stream,
+        ):
             for piece in stream:
+                waiting.stop()
                 self._notices.close()
                 pieces.append(piece)
                 if self._terminal.streams:

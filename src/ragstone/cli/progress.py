@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ragstone.kb.reindex import ReindexEvent
 
 
+WAITING_S = 3.0
+"""How long an answer may be silent before a person is told that it is awaited."""
+
+
 class _Notice(Protocol):
     """`ragstone.kb.bootstrap.Notice`, which is not imported here: it brings the database with it."""
 
@@ -30,6 +35,28 @@ class _Notice(Protocol):
     def values(self) -> Mapping[str, object]: ...
     @property
     def fraction(self) -> float | None: ...
+
+
+class StillWaiting:
+    """Says on a terminal that the answer is still awaited, when nothing of it has come for some seconds."""
+
+    def __init__(self, terminal: Terminal, *, seconds: float = WAITING_S) -> None:
+        self._timer: threading.Timer | None = None
+        if terminal.err.is_terminal:
+            self._timer = threading.Timer(seconds, lambda: terminal.note(say("cli.still_waiting")))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Called when the first word is there."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def __enter__(self) -> StillWaiting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 class Notices:

@@ -20,6 +20,7 @@ NO_ANSWER = "<no-answer/>"
 _TAG = re.compile(
     r"(?<!`)(?:<(?P<close>/?)(?:think|thinking|thought|reasoning)>|(?P<mark><no-answer\s*/?>))", re.IGNORECASE
 )
+_LONGEST_TAG = 24
 _MAYBE_TAG = re.compile(r"`?(?:</?[a-z]{0,9}|<no-a?n?s?w?e?r?\s?/?)?\Z", re.IGNORECASE)
 
 
@@ -38,6 +39,7 @@ class TagFilter:
         self._mentioned = False
         self._line_blank = True
         self._shown: list[str] = []
+        self._spoke = False
         self.retracted = False
 
     @property
@@ -52,23 +54,23 @@ class TagFilter:
         return self._advance(final=True)
 
     def _advance(self, *, final: bool) -> str:
-        given, first = bool(self._shown), len(self._shown)
-        while tag := _TAG.search(self._pending):
-            self._show(self._pending[: tag.start()])
-            self._pending = self._pending[tag.end() :]
+        given, first, at = bool(self._shown), len(self._shown), 0
+        for tag in _TAG.finditer(self._pending):
+            self._show(self._pending[at : tag.start()])
+            at = tag.end()
             if self._read_tag(tag):
                 self.retracted = self.retracted or given
                 given, first = False, 0
-        held = _MAYBE_TAG.search(self._pending)
+        held = _MAYBE_TAG.search(self._pending, max(at, len(self._pending) - _LONGEST_TAG))
         cut = len(self._pending) if final or held is None else held.start()
-        self._show(self._pending[:cut])
+        self._show(self._pending[at:cut])
         self._pending = self._pending[cut:]
         return "".join(self._shown[first:])
 
     def _read_tag(self, tag: re.Match[str]) -> bool:
         """Act on a tag; true when it ended reasoning that nothing had opened."""
         if tag["mark"] is not None:
-            if not any(character.isalnum() for character in self.text):
+            if not self._spoke:
                 self._show(tag.group())
         elif self._thinking:
             self._thinking = not tag["close"]
@@ -76,7 +78,7 @@ class TagFilter:
             self._thinking = True
         elif tag["close"] and not self._mentioned:
             self._shown.clear()
-            self._line_blank = True
+            self._line_blank, self._spoke = True, False
             return True
         else:
             self._mentioned = True
@@ -89,6 +91,7 @@ class TagFilter:
         if self._thinking or not text:
             return
         self._shown.append(text)
+        self._spoke = self._spoke or any(map(str.isalnum, text))
         _, newline, last = text.rpartition("\n")
         self._line_blank = not last.strip() and (self._line_blank or bool(newline))
 
@@ -111,6 +114,8 @@ _SENTENCE_END = re.compile(r"[。！？!?\n]|\.(?=\s|\Z)")
 _CITED = re.compile(r"[\[【［]\s?[\d０-９]")
 # Row A79 held back 120 characters; no sentence that only refuses is longer.
 _PROBE = 120
+_MOST_DECORATION = 1_000
+"""Characters of rules, stars and quotes in front of the first word."""
 _REFUSING_ZH = (
     r"(?:(?:非常|很|十分)?(?:抱歉|对不起|遗憾)[,，:：、 ]*)?"
     r"(?:(?:根据|依据|在|从)?[^,，。]{0,24}(?:中|内|里|段落|资料|文档|内容|信息)[,，]?)?我?(?:"
@@ -144,6 +149,7 @@ class _Judge:
 
     def __init__(self) -> None:
         self._held = ""
+        self._looked_at = 0
         self.answered: bool | None = None
 
     def feed(self, piece: str, *, final: bool = False) -> str:
@@ -163,11 +169,13 @@ class _Judge:
         if _MARK.match(body):
             return False
         if not body:
-            return False if final else None
+            return False if final else None if len(self._held) < _MOST_DECORATION else True
         if not final and NO_ANSWER.startswith(body.lower()):
             return None
-        if _CITED.search(body):
+        # Only what came since the last look, and the bracket before it.
+        if _CITED.search(self._held, max(len(self._held) - len(body), self._looked_at - 2)):
             return True
+        self._looked_at = len(self._held)
         end = _SENTENCE_END.search(body[:_PROBE])
         if end is None and not final and len(body) < _PROBE:
             return None
@@ -194,13 +202,18 @@ class VisibleStream:
     """An async iterator of the deltas to show; close it with `aclose()`.
 
     Afterwards `answered` is the verdict and `text` the text to keep: what the deltas said,
-    unless reasoning without an opening tag had been shown before its end was seen.
+    unless reasoning without an opening tag had been shown before its end was seen. `cut` is
+    true when the model's own limit or `limit` characters ended it; reasoning counts too.
     """
 
-    def __init__(self, deltas: AsyncIterator[Delta], count: int, *, verbatim: bool = False) -> None:
+    def __init__(
+        self, deltas: AsyncIterator[Delta], count: int, *, verbatim: bool = False, limit: int | None = None
+    ) -> None:
         self._deltas = deltas
         self._count = count
         self._verbatim = verbatim
+        self._left = limit
+        self.cut = False
         self._tags = TagFilter()
         self._judge = _LeadingMark() if verbatim else _Judge()
         self._citer = StreamCiter(count)
@@ -236,9 +249,12 @@ class VisibleStream:
         try:
             async for delta in self._deltas:
                 usage = delta.usage or usage
-                shown = self._read(delta.text)
+                shown = self._read(self._allowed(delta.text))
+                self.cut = self.cut or delta.cut
                 if shown:
                     yield Delta(text=shown)
+                if self.cut and self._left == 0:
+                    break
         finally:
             close = cast(Any, getattr(self._deltas, "aclose", None))
             if close is not None:
@@ -247,7 +263,16 @@ class VisibleStream:
         if self._judge.answered is False:
             last = NO_ANSWER
         if last or usage is not None:
-            yield Delta(text=last, usage=usage)
+            yield Delta(text=last, usage=usage, cut=self.cut)
+
+    def _allowed(self, piece: str) -> str:
+        """The piece as far as the limit reaches."""
+        if self._left is None:
+            return piece
+        self.cut = self.cut or len(piece) > self._left
+        piece = piece[: self._left]
+        self._left -= len(piece)
+        return piece
 
     def _read(self, piece: str, *, final: bool = False) -> str:
         if not self._verbatim:
@@ -264,11 +289,13 @@ class VisibleStream:
         self._citer = StreamCiter(self._count)
 
 
-def visible(deltas: AsyncIterator[Delta], count: int, *, verbatim: bool = False) -> VisibleStream:
-    """The deltas to show of an answer written from `count` passages.
+def visible(
+    deltas: AsyncIterator[Delta], count: int, *, verbatim: bool = False, limit: int | None = None
+) -> VisibleStream:
+    """The deltas to show of an answer written from `count` passages, of `limit` characters at most.
 
     Without an answer the only text is `NO_ANSWER`. The last delta carries the usage.
     `verbatim` is for generators that quote documents: only a leading `NO_ANSWER` and
     unknown markers are looked at, for a document may itself speak of `<think>` tags.
     """
-    return VisibleStream(deltas, count, verbatim=verbatim)
+    return VisibleStream(deltas, count, verbatim=verbatim, limit=limit)

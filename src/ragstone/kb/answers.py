@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
+import anyio.to_thread
 from psycopg.rows import TupleRow
 
 from ragstone.assistant import typed_end
@@ -205,7 +206,7 @@ async def answer(app: App, question: Question, emit: Emit) -> Ending:
     try:
         await answering.run(emit)
     finally:
-        ending = answering.ending()
+        ending = await answering.ending()
         with anyio.CancelScope(shield=True):
             try:
                 await insisting(database, lambda connection: count(connection, question, ending))
@@ -277,15 +278,20 @@ class Answering:
     def _elapsed(self) -> float:
         return (time.perf_counter() - self._started) * 1_000
 
-    def ending(self) -> Ending:
-        """What there is: the whole answer, or what was said until now."""
+    async def ending(self) -> Ending:
+        """What there is: the whole answer, or what was said until now. Runs to its end when cancelled."""
+        with anyio.CancelScope(shield=True):
+            return await self._ending()
+        raise AssertionError("nothing ends what is shielded")
+
+    async def _ending(self) -> Ending:
         if self._answer is not None:
             return self._whole(self._answer)
         error_code = None if self._left else "session.internal"
         if self._error is not None:
             error_code = self._error.code
         # Its markers were checked as it was streamed.
-        cited = cite(self.text, self._hits)
+        cited = await anyio.to_thread.run_sync(cite, self.text, self._hits)
         return Ending(
             status="partial" if self.text or self._left else "failed",
             text=self.text,
@@ -301,7 +307,7 @@ class Answering:
 
     def _whole(self, answer: Answer) -> Ending:
         return Ending(
-            status="complete",
+            status="partial" if answer.partial else "complete",
             text=plain_text(answer.text),
             mode=answer.mode,
             answered=answer.answered,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,6 +47,7 @@ from ragstone.terms import TERMS_REVISION
 from ragstone.transform import Compress, PreviousTurn
 from ragstone.types import Blob, Document
 from ragstone.widen import Parents
+from ragstone.wrap import giving_up
 
 if TYPE_CHECKING:
     from ragstone.kb.blobs import BlobStore
@@ -239,12 +240,15 @@ class App:
 
     async def answer(self, top_k: int, *, min_score: float | None = None) -> QueryPipeline:
         """The pipeline that answers: by the chat model of the settings, else by quoting."""
-        chat, rerank, prompts = await self.chat(), await self._rerank(top_k), await self.prompts()
+        chat, prompts = await self.chat(), await self.prompts()
+        chat = None if chat is None else giving_up(chat)
+        rerank = await self._rerank(top_k, chat)
         if self.settings.recipe == "service":
             store, embedder = await self._together(self.store, self.searching_embedder)
-            return service_pipeline(
+            pipeline = service_pipeline(
                 self.settings, store, embedder, chat, rerank, prompts, top_k=top_k, min_score=min_score
             )
+            return replace(pipeline, max_answer=self.settings.max_answer_chars)
         found = top_k if rerank is None else max(top_k, rerank.candidates)
         retriever = await self._retriever("hybrid", found, min_score)
         extractive = ExtractiveGenerator(await self.searching_embedder())
@@ -259,10 +263,13 @@ class App:
             refusal=prompts.get("refusal"),
             generate=extractive if chat is None else ModelGenerator(chat),
             fallback=None if chat is None else extractive,
+            max_answer=self.settings.max_answer_chars,
         )
 
-    async def _rerank(self, top_k: int) -> Rerank | None:
+    async def _rerank(self, top_k: int, chat: ChatModel | None) -> Rerank | None:
         settings, reranker = self.settings, await self.reranker()
+        if settings.rerank_kind == "judge":  # asks the chat model of this answer
+            reranker = _reranker(settings, chat, (await self.prompts()).get("judge"))
         if reranker is None:
             return None
         return Rerank(

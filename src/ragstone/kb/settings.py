@@ -66,6 +66,8 @@ class Settings:
     """Name of the chat model at that endpoint."""
     chat_api_key: str = field(default="", repr=False)
     chat_timeout: float = 60.0
+    """How long an answer waits for the first byte of the chat model, all tries counted, and the longest
+    silence after that. Then the answer is quoted. A model file has 180 seconds to its first word."""
     chat_model_file: str = ""
     """A GGUF file that is run in this process, instead of an endpoint. Needs `ragstone[gguf]`."""
     chat_context: int = 8_192
@@ -107,6 +109,8 @@ class Settings:
     gives it. Empty: any."""
     context_tokens: int = 3_000
     """The most that passages may take of the prompt."""
+    max_answer_chars: int = 64_000
+    """Characters after which an answer is cut off: a model that repeats itself is stopped there."""
 
     recipe: Literal["", "service"] = ""
     """How questions are answered; `service` rewords them, reaches wider for short ones and refuses weak
@@ -306,6 +310,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "short_length": (1, 1_000),
     "medium_length": (2, 10_000),
     "context_tokens": (100, 1_000_000),
+    "max_answer_chars": (100, 10_000_000),
     "max_file_mb": (1, 10_000),
     "parse_workers": (1, 64),
     "parse_timeout": (1, 3_600),

@@ -200,7 +200,7 @@ async def write(app: App, place: Turn, question: Question, emit: Emit) -> Ending
     except BaseExceptionGroup as group:
         raise first_error(group) from group
     finally:
-        ending = answering.ending()
+        ending = await answering.ending()
 
         async def end(connection: Connection) -> None:
             await finish(connection, place.message_id, ending)

@@ -7,6 +7,7 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from ragstone.sentences import Span, blocks, breaks_within, fenced, last_break, line_breaks
 from ragstone.split.tables import Table, tables
@@ -15,6 +16,9 @@ from ragstone.types import Document
 # Ranks of breaks, best first. A break is where a unit begins.
 SECTION, PARAGRAPH, LINE, SENTENCE, WRAP, WORD, CHARACTER = range(7)
 
+_FILLED_LINE = re.compile(r"[^\s](?:[^\n\r\u2028\u2029]*[^\s])?")
+_FIRST_WORD = re.compile(r"[\u2e80-\U0003ffff]|\S{1,80}")
+_RECORD_SHARE = 0.6
 _NON_SPACE = re.compile(r"\S")
 _ATX_HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _HEADING_LINE = re.compile(r"[^\n]*(?P<underline>\n[ \t]*(?:=+|-{2,})[ \t]*(?=\n|$))?")
@@ -46,6 +50,7 @@ class Breaks:
         self._starts = [array("q") for _ in range(LINE + 1)]
         self._blocks: list[tuple[int, int, bool]] = []
         self._block_starts = array("q")
+        self._free_starts = array("q")
         self._atoms: list[Span] = []
         self._bodies: set[int] = set()
         self.tables: list[Table] = []
@@ -53,6 +58,8 @@ class Breaks:
             return
         fences = fenced(text)[::-1]
         self._blocks = list(blocks(text))
+        if first <= LINE and pattern is None:
+            self._blocks = list(_by_lines(text, self._blocks, always=first == LINE))
         self._block_starts.extend(block[0] for block in self._blocks)
         self.tables = tables(text, fences)
         self._atoms = sorted([*fences, *_table_atoms(self.tables)])
@@ -60,6 +67,7 @@ class Breaks:
         for position, rank in sorted(ranks.items()):
             for weaker in range(rank, LINE + 1):
                 self._starts[weaker].append(position)
+        self._free_starts = array("q", (start for start in self._block_starts if start not in self._held))
 
     def _ranked(self, document: Document, fences: list[Span]) -> dict[int, int]:
         """Position -> rank of every break down to lines; fills what is held."""
@@ -178,10 +186,8 @@ class Breaks:
         """
         if atom := self._begins_atom(position):
             return self.skip(atom[1])
-        following = bisect_right(self._block_starts, position)
-        while following < len(self._blocks) and self._block_starts[following] in self._held:
-            following += 1
-        return self._block_starts[following] if following < len(self._blocks) else len(self._text)
+        following = bisect_right(self._free_starts, position)
+        return self._free_starts[following] if following < len(self._free_starts) else len(self._text)
 
     def _begins_atom(self, position: int) -> Span | None:
         atom = self.atom(position + 1)
@@ -218,6 +224,31 @@ class Breaks:
                 return position
             position -= 1
         return high
+
+
+def _by_lines(
+    text: str, found: Iterable[tuple[int, int, bool]], *, always: bool
+) -> Iterator[tuple[int, int, bool]]:
+    """The blocks, those of lines that each say something of their own line by line; `always` all of them."""
+    for start, end, whole in found:
+        lines = [] if whole else [match.span() for match in _FILLED_LINE.finditer(text, start, end)]
+        if len(lines) > 1 and (always or _records(text, lines)):
+            yield from ((first, last, False) for first, last in lines)
+        else:
+            yield start, end, whole
+
+
+def _records(text: str, lines: list[Span]) -> bool:
+    """Whether the lines were ended on purpose, as in a log: the next word would have had room.
+
+    In wrapped prose hardly a line has room for it, whatever the width.
+    """
+    width = max(end - start for start, end in lines)
+    ended = 0
+    for (start, end), (following, stop) in pairwise(lines):
+        word = _FIRST_WORD.match(text, following, stop)
+        ended += end - start + 1 + (word.end() - following if word else 0) <= width
+    return ended >= _RECORD_SHARE * (len(lines) - 1)
 
 
 def _matched(text: str, pattern: re.Pattern[str]) -> dict[int, int]:

@@ -21,7 +21,7 @@ def by_paragraph(*, max_size: int, overlap: int = 0, tokenizer: Tokenizer | None
 
 
 def by_line(*, max_size: int, overlap: int = 0, tokenizer: Tokenizer | None = None) -> RecursiveSplitter:
-    """Lines that stand alone: list items, table rows, code; wrapped lines of prose stay joined."""
+    """Lines: one that fits is never cut; one that does not is cut at its sentences."""
     return RecursiveSplitter(max_size=max_size, overlap=overlap, tokenizer=tokenizer, level="line")
 
 

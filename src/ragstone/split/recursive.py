@@ -93,7 +93,7 @@ class RecursiveSplitter:
         """Names everything that changes the chunks, except which tokenizer it is."""
         unit = "characters" if self.tokenizer is None else "tokens"
         sizes = (self.max_size, self.overlap, self.context_size, self.header_size, self.min_size)
-        name = f"recursive/2/{unit}/{'/'.join(map(str, sizes))}/{self.level}"
+        name = f"recursive/3/{unit}/{'/'.join(map(str, sizes))}/{self.level}"
         return f"{name}/{digest(self.pattern, size=6)}" if self.pattern else name
 
     def __call__(self, document: Document) -> list[Chunk]:
