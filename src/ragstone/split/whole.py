@@ -33,6 +33,7 @@ class WholeDocument:
         if not text:
             return []
         start = len(document.text) - len(document.text.lstrip())
+        places = Places(document)
         contexts = Contexts(document, limit=self.context_size, header=0, tokenizer=self.tokenizer)
         return [
             Chunk(
@@ -42,7 +43,8 @@ class WholeDocument:
                 start=start,
                 end=start + len(text),
                 context=contexts.of((), ""),
-                page=Places(document).page(start),
+                page=places.page(start),
+                pages=places.pages(start, start + len(text)),
                 metadata=dict(document.metadata),
             )
         ]

@@ -36,7 +36,9 @@ class CitationOut(Place):
 
 
 class SourceOut(Place):
-    """A passage that the answer was written from."""
+    """A passage that the answer was written from, on the pages `page` to `page_end`."""
+
+    page_end: int | None = None
 
     base: str | None = Field(default=None, description="Name of the base.")
     text: str | None = Field(default=None, description="Null where it is not shown, or no longer there.")
@@ -76,6 +78,7 @@ class HitOut(BaseModel):
     title: str
     uri: str
     page: int | None
+    page_end: int | None
     start: int
     end: int
     text: str
