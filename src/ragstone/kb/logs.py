@@ -19,6 +19,8 @@ from ragstone.kb.settings import Settings
 
 EventDict: TypeAlias = MutableMapping[str, Any]
 _FRAMES = 6
+_REPEATING = ("asyncio", "uvicorn", "ragstone.kb.api.connections")
+_MOST_KEPT = 1_000
 # psycopg warns of every query whose task is cancelled, and of every connection that is closed
 # before the pool has it back: a client that leaves, a server that stops.
 _USUAL = frozenset(
@@ -48,12 +50,35 @@ def configure(settings: Settings) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     handler.addFilter(lambda record: record.msg not in _USUAL)
+    handler.addFilter(OncePerSecond())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("ragstone").setLevel(settings.log_level.upper())
+
+
+class OncePerSecond(logging.Filter):
+    """Lets a warning or error of a library or of the server's edge through once a second.
+
+    What happens for each connection would otherwise fill the disk when somebody opens thousands.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith(_REPEATING):
+            return True
+        key = (record.name, str(record.msg)[:100])
+        if record.created - self._last.get(key, 0.0) < 1.0:
+            return False
+        if len(self._last) >= _MOST_KEPT:
+            self._last.clear()
+        self._last[key] = record.created
+        return True
 
 
 def _json() -> Any:

@@ -14,6 +14,7 @@ import uvicorn
 from ragstone.errors import InvalidSetting, RagstoneError, StoreUnavailable, first_error
 from ragstone.kb import keys, logs
 from ragstone.kb.api.app import create_app
+from ragstone.kb.api.connections import Connections, most_connections
 from ragstone.kb.api.door import is_loopback
 from ragstone.kb.api.events import RunningAnswers
 from ragstone.kb.bootstrap import App
@@ -50,8 +51,8 @@ async def _serve(settings: Settings, on_ready: Callable[[str], None]) -> None:
         api = create_app(parts, beside=beside.running)
         config = uvicorn.Config(
             api,
-            # httptools puts no bound on the size of headers.
-            http="h11",
+            # h11: httptools puts no bound on the size of headers.
+            http=Connections(most_connections()).protocol(),
             ws="none",
             log_config=None,
             access_log=False,
