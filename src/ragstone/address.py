@@ -48,5 +48,17 @@ def stored_url(url: str) -> str:
     return urlunsplit(parts._replace(query="&".join(kept)))
 
 
+LOADED = ("http", "https", "file")
+"""Schemes of addresses that a loader reads; no other one is kept, or shown as a link."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+def is_opened(uri: str) -> bool:
+    """Whether the address is of a scheme that is read, or has none: never a script."""
+    scheme = _SCHEME.match(uri.lstrip("".join(map(chr, range(33)))))
+    return scheme is None or scheme[1].lower() in LOADED
+
+
 def is_web(source: str) -> bool:
     return source.lower().startswith(("http://", "https://"))

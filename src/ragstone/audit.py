@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragstone.messages import Language, render
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})+(?:\.\d+)?(?![\d])|(?<!\d)(?<!\d\.)\d+(?:\.\d+)?")
 # Each pattern looks at a character a fixed number of times, whatever a model repeats.
@@ -81,6 +84,28 @@ class Evidence:
         text = _folded(passage)
         self.squeezed = _squeezed(text)
         self.numbers = _numbers_of(text)
+
+
+MOST_REMARKS = 5
+
+
+def needs_review(audit: Mapping[str, Any]) -> bool:
+    """Whether the audit of an answer found what a reader should look at; a refusal has no audit."""
+    return bool(audit) and not (audit["cited"] and not audit["unsupported"] and not audit["removed_markers"])
+
+
+def remarks(audit: Mapping[str, Any], language: Language) -> list[str]:
+    """What the audit found, as sentences for the reader of the answer."""
+    if not needs_review(audit):
+        return []
+    found = [] if audit["cited"] else [render("audit.no_citation", language)]
+    for item in audit["unsupported"][:MOST_REMARKS]:
+        facts = ", ".join(item["missing"])
+        found.append(render("audit.unsupported", language, facts=facts, sentence=item["sentence"]))
+    if audit["removed_markers"]:
+        numbers = ", ".join(f"[{n}]" for n in dict.fromkeys(audit["removed_markers"]))
+        found.append(render("audit.removed_markers", language, numbers=numbers))
+    return found
 
 
 def missing_facts(sentence: str, passages: Sequence[Evidence]) -> list[str]:

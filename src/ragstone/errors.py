@@ -6,6 +6,7 @@
     │   ├── InvalidFilter         a filter that cannot be read; says where
     │   ├── InvalidMetadata       a value that cannot be stored; names the key
     │   ├── InvalidSetting        names the setting and where it was read
+    │   │   └── NotConfigured     what was asked for needs a setting that is empty
     │   ├── InvalidStage          a pipeline part built with wrong parameters
     │   ├── SourceNotFound        no such file, folder or address
     │   ├── BaseNotFound          says which bases exist
@@ -30,7 +31,8 @@
     ├── ProviderError             a remote model or service said no
     │   ├── ProviderRejected      4xx: key, model name or request; a retry does not help
     │   │   └── ContentRefused    a content filter refuses this text; others go on
-    │   └── ProviderUnavailable   429, 5xx, time-out, cut connection   (Transient)
+    │   └── ProviderUnavailable   429, 5xx, cut connection   (Transient)
+    │       └── ProviderTimeout   silent for too long
     └── StoreError
         ├── StoreUnavailable      cannot connect, restarted (Transient)
         │   └── StoreBusy         no connection became free
@@ -111,6 +113,10 @@ class InvalidMetadata(InputError):
 
 class InvalidSetting(InputError):
     """A setting with a wrong value, or one that does not exist."""
+
+
+class NotConfigured(InvalidSetting):
+    """What was asked for needs a setting that is empty."""
 
 
 class InvalidStage(InputError):
@@ -211,6 +217,10 @@ class ContentRefused(ProviderRejected):
 
 class ProviderUnavailable(ProviderError, Transient):
     """The provider is busy, unreachable or too slow."""
+
+
+class ProviderTimeout(ProviderUnavailable):
+    """The provider said nothing in the time it had."""
 
 
 class StoreError(RagstoneError):

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import anyio
 
-from ragstone.errors import InvalidStage, ProviderUnavailable, Transient
+from ragstone.errors import InvalidStage, ProviderTimeout, ProviderUnavailable, Transient
 
 T = TypeVar("T")
 Wrapped = TypeVar("Wrapped")
@@ -59,9 +59,9 @@ def budgeted(inner: Wrapped, *, seconds: float) -> Wrapped:
 
 
 def giving_up(inner: Wrapped) -> Wrapped:
-    """Once a call has failed with a `Transient` error every later one fails with it, without being made.
+    """Once a call has ended in ProviderTimeout every later one fails with it, without being made.
 
-    For the calls of one answer: it waits for a provider that is down once, not at every step.
+    For the calls of one answer: it waits for a provider that is silent once, not at every step.
     """
     return around(inner, GiveUp())
 
@@ -208,7 +208,7 @@ class GiveUp:
     """The policy of `giving_up`."""
 
     def __init__(self) -> None:
-        self._error: Transient | None = None
+        self._error: ProviderTimeout | None = None
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
         with self._noted():
@@ -229,7 +229,7 @@ class GiveUp:
             raise self._error
         try:
             yield
-        except Transient as error:
+        except ProviderTimeout as error:
             self._error = error
             raise
 

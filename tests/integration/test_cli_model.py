@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -170,3 +171,26 @@ def test_c40_a_conversation_remembers_and_ctrl_c_stops_an_answer(
     assert written[2][2] == "And the dogs?"
     assert written[2][3].startswith("Dogs travel free of charge [1]. Slowly told.")
     assert written[2][3].endswith("[…]")
+
+
+def test_d6_what_the_audit_finds_is_shown_under_the_answer(told: CommandLine, server: ChatServer) -> None:
+    """A wrong number with a true source, a marker of no passage, and an answer without any citation."""
+    question = ("ask", "When does the ferry leave?", "--base", BASE)
+    assert told(*question, "--json").json["needs_review"] is False
+    server.pieces = ["The ferry leaves at 23:59 [1][9]."]
+    ended = told(*question)
+    assert "Not in the cited passages: 23:59" in ended.err or "23, 59" in ended.err
+    assert "[9]" in ended.err
+    assert told(*question, "--json").json["needs_review"] is True
+    server.pieces = ["The ferry leaves at 22:15."]
+    assert "No sentence of this answer names a source" in told(*question).err
+    assert told(*question, "--json").json["needs_review"] is True
+
+
+def test_a_person_is_told_that_the_answer_is_awaited_and_can_stop(
+    told: CommandLine, server: ChatServer
+) -> None:
+    server.pieces = ["wait", "The ferry leaves at 22:15 [1]."]
+    asking = Watched(told, "ask", "When does the ferry leave?", "--base", BASE)
+    asking.wait_for("Waiting for the chat model")
+    assert asking.end_by(signal.SIGINT) == 130

@@ -86,7 +86,7 @@ async def test_a81_a_row_is_quoted_in_its_table_and_cited_by_itself():
     """A81, C38: the header is shown once, the delimiter keeps it a table."""
     found = hit_of(FARES)
     said = await answer("What is the adult fare to Otterby?", found)
-    assert said == ("| trip | adult | child |\n|---|---|---|\n| Otterby | 19 euros | 8 euros [1] |")
+    assert said == ("| trip | adult | child |\n|---|---|---|\n| Otterby | 19 euros | 8 euros | [1]")
     assert [one.quote for one in cite(said, [found]).citations] == ["| Otterby | 19 euros | 8 euros |"]
 
 
@@ -137,3 +137,10 @@ def test_tokens_that_match_make_up_for_a_lower_cosine():
 
     assert surplus(0.6) - surplus(0.3) == pytest.approx(0.2)
     assert rule.surplus("What?", [hit_of("One.", cosine=0.86)], {1: 0.9})[1] > 0
+
+
+async def test_empty_cells_at_the_end_of_a_row_stay() -> None:
+    found = hit_of("| trip | adult | child |\n|---|---|---|\n| Otterby | 19 euros |  |")
+    said = await answer("What is the adult fare to Otterby?", found)
+    assert said.endswith("| Otterby | 19 euros | | [1]")
+    assert [one.quote for one in cite(said, [found]).citations] == ["| Otterby | 19 euros |  |"]

@@ -7,7 +7,7 @@ import pytest
 
 from provider import WAIT, Fault, Provider
 from ragstone.chat.openai import OpenAIChatModel
-from ragstone.errors import InvalidStage, ProviderRejected, ProviderUnavailable
+from ragstone.errors import InvalidStage, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from ragstone.testing import FakeEmbedder
 from ragstone.testing.chat import FakeChatModel
 from ragstone.types import Delta, Hit, Message, Query
@@ -176,7 +176,7 @@ def test_parameters_that_cannot_work_are_refused(wrap: object) -> None:
 
 async def test_who_gives_up_is_not_asked_again() -> None:
     """The calls of one answer wait for a provider that is down once."""
-    model = FakeChatModel(busy(), "Hi", "Hi")
+    model = FakeChatModel(ProviderTimeout("chat.timeout", url="x", seconds=1.0), "Hi", "Hi")
     chat = giving_up(model)
     for _ in range(2):
         with pytest.raises(ProviderUnavailable):

@@ -16,7 +16,13 @@ import anyio
 
 from ragstone.chat.sse import EventReader, ServerEvent
 from ragstone.compatible import CompatibleServer, Refusal, Trouble, details
-from ragstone.errors import ContentRefused, ProviderError, ProviderRejected, ProviderUnavailable
+from ragstone.errors import (
+    ContentRefused,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 from ragstone.types import Delta, Message, Usage
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ DEFAULT_TIMEOUT = 60.0
 TOTAL_TIMEOUT = 300.0
 _T = TypeVar("_T")
 _ERRORS: Mapping[Trouble, tuple[type[ProviderError], str]] = {
-    "timeout": (ProviderUnavailable, "chat.timeout"),
+    "timeout": (ProviderTimeout, "chat.timeout"),
     "connection": (ProviderUnavailable, "chat.connection"),
     "garbled": (ProviderUnavailable, "chat.garbled"),
     "key": (ProviderRejected, "chat.key"),
@@ -48,7 +54,7 @@ class OpenAIChatModel:
     (`temperature`, `max_tokens`, ...). `direct` goes around the proxies of the environment.
 
     Raises, from `stream` and `complete`:
-        ProviderUnavailable: 429, 5xx, time-out, no or a cut connection, an answer that
+        ProviderTimeout: one of the times is over. ProviderUnavailable: 429, 5xx, no or a cut connection, an answer that
             ends without a finish reason.
         ProviderRejected: another 4xx, a used-up quota; ContentRefused: a filtered answer.
         MissingExtra: the openai package is not installed.

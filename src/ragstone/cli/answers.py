@@ -7,9 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from ragstone.address import is_opened
+from ragstone.audit import remarks
 from ragstone.cli.shapes import degraded_text
 from ragstone.cli.terminal import Terminal, shortened
-from ragstone.cli.words import say
+from ragstone.cli.words import language, say
 from ragstone.types import MEMBER_MARK, Answer, Citation
 
 QUOTE_LENGTH = 160
@@ -22,18 +24,32 @@ UPLOADED = "sha256:"
 def show_text(terminal: Terminal, answer: Answer, streamed: str = "") -> None:
     """The answer's text, where it was not streamed as it is."""
     if not streamed:
-        terminal.line(answer.text)
+        show_whole(terminal, answer.text)
         return
+    terminal.end_pieces()
     if not streamed.endswith("\n"):
         terminal.line()
     # Citation repair may have changed what was streamed.
     if streamed.strip() != answer.text.strip():
         terminal.note(say("cli.answer_repaired"))
-        terminal.line(answer.text)
+        show_whole(terminal, answer.text)
+
+
+def show_whole(terminal: Terminal, text: str) -> None:
+    """A text with its Markdown tables drawn on a terminal; as it is for a program that reads it."""
+    if not terminal.out.is_terminal:
+        terminal.line(text)
+        return
+    terminal.piece(text)
+    terminal.end_pieces()
+    if not text.endswith("\n"):
+        terminal.line()
 
 
 def show_remarks(terminal: Terminal, answer: Answer, *, extractive: bool = True) -> None:
-    """Steps that could not be taken as configured, and that no chat model is set."""
+    """What the audit found, steps that could not be taken as configured, and that no chat model is set."""
+    for sentence in remarks(answer.audit, language()):
+        terminal.note(sentence, style="yellow")
     for code in answer.degraded:
         terminal.note(degraded_text(code), style="yellow")
     if (
@@ -67,7 +83,7 @@ def show_address(
     terminal: Terminal, uri: str, page: int | None, document_id: str, *, indent: str = ""
 ) -> None:
     """Where a passage stands: an address that opens, or of what was uploaded the command that shows it."""
-    if uri.startswith(UPLOADED):
+    if uri.startswith(UPLOADED) or not is_opened(uri):
         terminal.line(f"ragstone show {document_id[:SHORT_ID]}", indent=len(indent))
     else:
         terminal.link(local_path(uri), opening(uri, page), indent=indent)

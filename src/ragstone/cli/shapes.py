@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ragstone.audit import needs_review
 from ragstone.cli.words import language, say, told
 from ragstone.highlight import highlights
 from ragstone.messages import known
@@ -49,6 +50,8 @@ def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:
         "query": query,
         "answer": answer.text,
         "answered": answer.answered,
+        "partial": answer.partial,
+        "needs_review": needs_review(answer.audit),
         "mode": answer.mode,
         "citations": [citation_json(citation) for citation in answer.citations],
         "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(answer.hits, 1)],

@@ -13,6 +13,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO, cast
 
+from ragstone.cli.tables import Table, TableReader
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -28,6 +30,7 @@ class Terminal:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
+        self._tables = TableReader()
         prepare(sys.stdout, utf8=as_json)
         prepare(sys.stderr)
 
@@ -54,9 +57,21 @@ class Terminal:
         _write(self.out, text, style=style, indent=indent, marked=marked)
 
     def piece(self, text: str) -> None:
-        """A piece of a line, shown at once."""
-        sys.stdout.write(visible(text))
-        sys.stdout.flush()
+        """A piece of an answer, shown at once; a Markdown table is drawn when its last row is there."""
+        for part in self._tables.feed(text):
+            self._part(part)
+
+    def end_pieces(self) -> None:
+        """Show what is held of the pieces."""
+        for part in self._tables.finish():
+            self._part(part)
+
+    def _part(self, part: str | Table) -> None:
+        if isinstance(part, str):
+            sys.stdout.write(visible(part))
+            sys.stdout.flush()
+        else:
+            self.table(part.rows, header=part.header)
 
     def note(self, text: str, *, style: str = "dim") -> None:
         """A remark beside the result: on standard error."""
@@ -73,9 +88,9 @@ class Terminal:
 
     def table(self, rows: Iterable[Sequence[str]], *, header: Sequence[str] = (), indent: int = 0) -> None:
         """Columns; as wide as they need to be when another program reads them."""
-        from rich.table import Table
+        from rich.table import Table as Drawn
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header))
+        table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header))
         for name in header:
             table.add_column(name, overflow="fold")
         for row in rows:

@@ -159,7 +159,7 @@ def _pieces(sentence: str) -> Iterator[tuple[int, str]]:
 def written(quote: Candidate, before: Candidate | None) -> str:
     """The quote with its marker, as it goes on behind the one `before`. A row stands in its table."""
     if quote.text.startswith("|"):
-        row = f"{_quotable(quote.text).rstrip('| ')} [{quote.n}] |"
+        row = f"{_quotable(quote.text)} [{quote.n}]"
         if before and (before.n, before.header) == (quote.n, quote.header) and before.text.startswith("|"):
             return f"\n{row}"
         header = [quote.header, "|" + "---|" * (quote.header.count("|") - 1)] if quote.header else []

@@ -26,7 +26,7 @@ from ragstone.cite import cite
 from ragstone.errors import (
     BaseNotFound,
     InvalidQuery,
-    InvalidSetting,
+    NotConfigured,
     RagstoneError,
     StoreError,
     StoreUnavailable,
@@ -188,10 +188,10 @@ async def search(
 
     Raises:
         InvalidQuery: a min-score that the mode cannot have. StoreError: nothing can be searched.
-        InvalidSetting: `rerank` without a reranker in the settings.
+        NotConfigured: `rerank` without a reranker in the settings.
     """
     if rerank and not app.settings.rerank_kind:
-        raise InvalidSetting("kb.no_reranker")
+        raise NotConfigured("kb.no_reranker")
     pipeline = await app.search(mode, question.top_k, min_score, rerank=rerank is not False)
     return await pipeline.search(question.query)
 

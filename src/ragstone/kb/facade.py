@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from ragstone.assistant import typed_end
-from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, SourceNotFound
+from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, NotConfigured, SourceNotFound
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestPipeline, IngestResult
@@ -390,11 +390,11 @@ class KnowledgeBases:
         Raises:
             InvalidQuery: a blank or over-long text, or a top-k outside 1 to 1,000.
             BaseNotFound, InvalidFilter: say what is wrong with them.
-            InvalidSetting: `rerank` without a reranker in the settings.
+            NotConfigured: `rerank` without a reranker in the settings.
         """
         top_k = self._top_k(top_k)  # refused before anything is started
         if rerank and not self._app.settings.rerank_kind:
-            raise InvalidSetting("kb.no_reranker")
+            raise NotConfigured("kb.no_reranker")
         query = await self._query(text, bases, filter)
         pipeline = await self._app.search(mode, top_k, min_score, rerank=rerank is not False)
         return await pipeline.search(query)

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
 
-from ragstone.address import is_web, shown, stored_url
+from ragstone.address import is_opened, is_web, shown, stored_url
 from ragstone.errors import InputError
 from ragstone.ingest import IngestPipeline
 from ragstone.kb.settings import Settings
@@ -140,5 +140,5 @@ class Loading:
 
 
 def _refuse_scheme(source: str) -> None:
-    if re.match(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", source):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) and not is_opened(source):
         raise InputError("load.scheme", source=shown(source))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ragstone.audit import remarks
 from ragstone.kb.sessions import SessionInfo, StoredMessage
 from ragstone.messages import Language, render
 
@@ -30,6 +31,7 @@ def _answer(message: StoredMessage, language: Language) -> str:
         parts.append(f"*{render(f'session.status_{message.status}', language)}*")
     if message.content:
         parts.append(message.content)
+    parts += [f"*{sentence}*" for sentence in remarks(message.audit, language)]
     if sources := _sources(message, language):
         parts.append(sources)
     return "\n\n".join(parts)

@@ -24,7 +24,7 @@ import anyio.to_thread
 from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import dict_row
 
-from ragstone.address import is_web, request_url, shown, stored_url
+from ragstone.address import is_opened, is_web, request_url, shown, stored_url
 from ragstone.errors import (
     BaseNotFound,
     Conflict,
@@ -172,7 +172,9 @@ def checked_uri(uri: str) -> str:
             uri = stored_url(uri)
         except ValueError as error:
             raise InputError("file.uri", uri=repr(uri)[:80]) from error
-    wrong = not uri.isprintable() or not storable(uri) or len(uri.encode()) > MAX_URI_BYTES
+    wrong = (
+        not is_opened(uri) or not uri.isprintable() or not storable(uri) or len(uri.encode()) > MAX_URI_BYTES
+    )
     if wrong or uri.startswith(_CONTENT_URI) or MEMBER_MARK in uri:
         raise InputError("file.uri", uri=repr(uri)[:80])
     return uri

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.audit import needs_review
 from ragstone.kb.answers import Ending, source_item
 from ragstone.kb.redaction import Item
 from ragstone.types import Hit, Step
@@ -55,6 +56,9 @@ class Ended(BaseModel):
     citations: list[CitationOut]
     sources: list[SourceOut]
     degraded: list[str] = Field(description="Steps that could not be taken as configured.")
+    needs_review: bool = Field(
+        description="The audit found a fact that no cited passage holds, a marker of none, or no citation."
+    )
     audit: dict[str, Any]
     usage: dict[str, int]
     timings_ms: dict[str, float]
@@ -135,6 +139,7 @@ def ended(ending: Ending, hits: Sequence[Hit], names: Mapping[str, str]) -> dict
         "citations": ending.citations,
         "sources": [shown(item, names, texts) for item in ending.sources],
         "degraded": ending.degraded,
+        "needs_review": needs_review(ending.audit),
         "audit": ending.audit,
         "usage": ending.usage,
         "timings_ms": timings((item["stage"], item["seconds"]) for item in ending.trace),

@@ -17,7 +17,7 @@ from ragstone.kb.answers import Emit, Ending, Question
 from ragstone.kb.api.answered import Ended, Found, HitOut, ended, sources_data, stage_data, timings
 from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.events import EmitEvent, EventStream, problem_data, while_heard
-from ragstone.kb.api.models import RequestBody
+from ragstone.kb.api.models import NOT_BLANK, NOT_EMPTY, RequestBody
 from ragstone.types import Delta, Event, Hit, SearchResult, Sources, StageDone
 
 _LOGGER = logging.getLogger(__name__)
@@ -57,8 +57,10 @@ class Ask(RequestBody):
         json_schema_extra={"examples": [{"question": "When does the last ferry leave?", "bases": None}]},
     )
 
-    question: str = Field(description="Up to 8,000 characters, not blank.")
-    bases: list[str] | None = Field(default=None, description="Ids; null for every base the key may see.")
+    question: str = Field(json_schema_extra=NOT_BLANK, description="Up to 8,000 characters, not blank.")
+    bases: list[str] | None = Field(
+        default=None, json_schema_extra=NOT_EMPTY, description="Ids; null for every base the key may see."
+    )
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
     top_k: StrictInt | None = Field(
         default=None, description="Passages the answer is written from, 1 to 1,000."
@@ -72,8 +74,10 @@ class Search(RequestBody):
         json_schema_extra={"examples": [{"query": "ferry timetable", "mode": "hybrid", "top_k": 5}]},
     )
 
-    query: str = Field(description="Up to 8,000 characters, not blank.")
-    bases: list[str] | None = Field(default=None, description="Ids; null for every base the key may see.")
+    query: str = Field(json_schema_extra=NOT_BLANK, description="Up to 8,000 characters, not blank.")
+    bases: list[str] | None = Field(
+        default=None, json_schema_extra=NOT_EMPTY, description="Ids; null for every base the key may see."
+    )
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
     mode: Literal["hybrid", "vector", "text"] = "hybrid"
     top_k: StrictInt | None = Field(default=None, description="1 to 1,000.")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StrictInt
 
 from ragstone.kb import catalog, removal, statistics
 from ragstone.kb.api.dependencies import Parts, Who
-from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
+from ragstone.kb.api.models import NOT_BLANK, Limit, Offset, Page, RequestBody
 from ragstone.kb.bases import MAX_NAME
 from ragstone.kb.catalog import MAX_DESCRIPTION, BaseChanges, BaseDetails, BaseSort
 from ragstone.kb.uploads import MAX_CATEGORY
@@ -39,7 +39,7 @@ class BaseSettings(RequestBody):
 
 
 class NewBase(RequestBody):
-    name: str = Field(max_length=MAX_NAME, examples=["Staff handbook"])
+    name: str = Field(json_schema_extra=NOT_BLANK, max_length=MAX_NAME, examples=["Staff handbook"])
     description: str = Field(default="", max_length=MAX_DESCRIPTION, examples=["What holds for everybody."])
     category: str = Field(default="", max_length=MAX_CATEGORY, examples=["HR"])
     settings: BaseSettings = Field(default_factory=BaseSettings)

@@ -9,12 +9,15 @@ a request makes room for a new one.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ragstone.messages import render
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -120,6 +123,26 @@ class Connection(H11Protocol):
         self._stop_waiting()
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.all.waiting[self] = None
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, or has no Host, is told so as any other problem."""
+        body = json.dumps(
+            {
+                "type": "about:blank",
+                "status": 400,
+                "code": "access.not_http",
+                "title": "Bad Request",
+                "detail": render("access.not_http", "en"),
+            }
+        ).encode()
+        headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def drop(self, reason: str) -> None:
         """Close at once, whatever is still to be sent."""

@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 import time
+from urllib.parse import urlsplit, urlunsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -80,6 +81,9 @@ class _Answer:
             headers["X-Request-ID"] = self.request_id
             for name, value in _HEADERS:
                 headers.setdefault(name, value)
+            if (place := headers.get("location", "")) and "://" in place:
+                # Of a slash too many: whatever name the client gave the server is not repeated.
+                headers["Location"] = urlunsplit(("", "", *urlsplit(place)[2:4], ""))
         await self._send(message)
 
 

@@ -30,12 +30,14 @@ class Ready(BaseModel):
     )
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def show_health() -> Alive:
     """The process answers."""
     return Alive(status="ok")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: {"model": Ready, "description": "Send nobody here yet."}})
 async def show_readiness(request: Request, response: Response) -> Ready:
     """Database, wake-ups, blobs and models, each with its state."""

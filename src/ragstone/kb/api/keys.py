@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, Field, StrictInt
 
 from ragstone.kb import keys
 from ragstone.kb.api.dependencies import Parts, Who
-from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
+from ragstone.kb.api.models import NOT_BLANK, Limit, Offset, Page, RequestBody
 from ragstone.kb.caller import AccessRole
 
 router = APIRouter(prefix="/api", tags=["keys"])
@@ -19,7 +19,7 @@ KeyId = Annotated[str, Path(max_length=64)]
 
 
 class KeyRequest(RequestBody):
-    name: str = Field(max_length=keys.MAX_NAME, examples=["Intranet search"])
+    name: str = Field(json_schema_extra=NOT_BLANK, max_length=keys.MAX_NAME, examples=["Intranet search"])
     role: AccessRole = Field(examples=["reader"])
     bases: list[str] | None = Field(
         default=None,
@@ -33,7 +33,9 @@ class KeyRequest(RequestBody):
         description="Requests a minute, counted by each server process; null for no limit.",
         examples=[120],
     )
-    expires_at: AwareDatetime | None = Field(default=None, examples=["2030-01-31T00:00:00Z"])
+    expires_at: Annotated[AwareDatetime | None, Field(strict=False)] = Field(
+        default=None, examples=["2030-01-31T00:00:00Z"]
+    )
 
 
 class KeyFacts(BaseModel):

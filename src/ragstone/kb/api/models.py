@@ -12,15 +12,19 @@ from ragstone.messages import Language, known, render
 
 T = TypeVar("T")
 
+NOT_BLANK: dict[str, Any] = {"minLength": 1}
+NOT_EMPTY: dict[str, Any] = {"minItems": 1}
+"""What openapi.json says of values that the services refuse with a sentence of their own."""
+
 MOST_ITEMS = 200
 Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items of a page.")]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Items before the page.")]
 
 
 class RequestBody(BaseModel):
-    """JSON of a request: a field that does not exist is an error, and so is a number that is none."""
+    """JSON of a request, taken as it is: a field that does not exist is an error, a 1 is no true."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class Said(BaseModel):

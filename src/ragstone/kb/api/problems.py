@@ -29,6 +29,7 @@ STATUS: Mapping[type[RagstoneError], int] = {
     errors.ContentTooLarge: 413,
     errors.UnsupportedContent: 415,
     errors.MissingExtra: 501,
+    errors.NotConfigured: 409,
     errors.InvalidSetting: 500,
     errors.InputError: 422,
     errors.ContentError: 422,

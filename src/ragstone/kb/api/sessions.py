@@ -18,7 +18,7 @@ from ragstone.kb.api.answered import MessageOut, Replied, ended, shown
 from ragstone.kb.api.asking import STREAM, streamed, whole
 from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.events import EventStream
-from ragstone.kb.api.models import Limit, Offset, Page, RequestBody
+from ragstone.kb.api.models import NOT_BLANK, NOT_EMPTY, Limit, Offset, Page, RequestBody
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.transcript import transcript
 from ragstone.kb.turns import Turn
@@ -35,7 +35,9 @@ class NewSession(RequestBody):
         json_schema_extra={"examples": [{"bases": ["5f2c9d1e8a7b4c60"], "title": "Ferries"}]},
     )
 
-    bases: list[str] | None = Field(default=None, description="Ids; null for every base the key may see.")
+    bases: list[str] | None = Field(
+        default=None, json_schema_extra=NOT_EMPTY, description="Ids; null for every base the key may see."
+    )
     title: str | None = Field(default=None, description="Made from the bases when left out.")
 
 
@@ -54,7 +56,7 @@ class NewQuestion(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"question": "And on Sundays?"}]})
 
-    question: str = Field(description="Up to 8,000 characters, not blank.")
+    question: str = Field(json_schema_extra=NOT_BLANK, description="Up to 8,000 characters, not blank.")
     filter: str | None = Field(default=None, description="Such as `year >= 2020 and lang == 'en'`.")
     top_k: StrictInt | None = Field(
         default=None, description="Passages the answer is written from, 1 to 1,000."

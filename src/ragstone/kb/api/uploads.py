@@ -61,7 +61,7 @@ _DOWNLOAD: dict[int | str, dict[str, Any]] = {
 
 
 class AddressRequest(RequestBody):
-    url: str = Field(max_length=MAX_URI_BYTES, examples=["https://example.org/handbook.pdf"])
+    url: str = Field(min_length=1, max_length=MAX_URI_BYTES, examples=["https://example.org/handbook.pdf"])
     category: str = Field(default="", max_length=MAX_CATEGORY)
     metadata: dict[str, Any] = Field(default_factory=dict, examples=[{"year": 2024}])
 
