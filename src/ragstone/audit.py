@@ -122,6 +122,13 @@ def missing_facts(sentence: str, passages: Sequence[Evidence]) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
+def missing_numbers(text: str, known: str) -> list[str]:
+    """The numbers of `text` that `known` holds in no spelling, in order, each once."""
+    there = _numbers_of(_folded(known))
+    numbers = dict.fromkeys(_NUMBER.findall(_ENUMERATOR.sub("", _folded(text))))
+    return [number for number in numbers if _plain(number) not in there]
+
+
 def _is_identifier(word: str) -> bool:
     return len(word) > 1 and ("_" in word or any(character.isdigit() for character in word))
 

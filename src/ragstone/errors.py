@@ -45,8 +45,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, distribution
+from shlex import quote
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 from ragstone.messages import Language, render
 
@@ -132,7 +137,28 @@ class BaseNotFound(InputError):
 
 
 class MissingExtra(InputError):
-    """A feature whose optional packages are not installed."""
+    """A feature whose optional packages are not installed; `extra` is what brings them."""
+
+    def __init__(self, key: str, /, **values: object) -> None:
+        super().__init__(key, **{"command": install_command(str(values["extra"])), **values})
+
+
+def install_command(extra: str) -> str:
+    """What adds an extra to this installation: from its folder or wheel, never by a name in an index.
+
+    Ragstone is not published, so whoever takes its name there would run code on our users' machines.
+    """
+    try:
+        installed = distribution("ragstone")
+        origin: dict[str, Any] = json.loads(installed.read_text("direct_url.json") or "{}")
+        version = installed.version
+    except (PackageNotFoundError, ValueError):
+        origin, version = {}, "VERSION"
+    path = unquote(urlsplit(str(origin.get("url", ""))).path)
+    wheel = f"ragstone-{version}-py3-none-any.whl"
+    folder: dict[str, Any] = origin.get("dir_info", {})
+    editable = "-e " if folder.get("editable") else ""
+    return f"{quote(sys.executable)} -m pip install {editable}{quote(f'{path or wheel}[{extra}]')}"
 
 
 class NotFound(RagstoneError):

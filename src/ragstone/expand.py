@@ -13,7 +13,7 @@ from ragstone.errors import InvalidStage
 from ragstone.instruct import ASK_SECONDS, Instruction
 from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
-from ragstone.readback import normalised, read_lines
+from ragstone.readback import answers, declines, normalised, read_lines
 from ragstone.trace import note
 from ragstone.types import Query
 
@@ -74,8 +74,10 @@ async def _read(model: Instruction, query: Query, n: int) -> list[Query]:
     output = await model.ask(query.text, number=str(n), query=query.text)
     # The original may be among them: one more is read, so that `n` others remain.
     texts = read_lines(output, n + 1)
-    if output and not texts:
-        model.unusable("unreadable")
+    kept = [text for text in texts if not declines(text, query.text) and not answers(text, query.text)]
+    if output and len(kept) < max(1, len(texts)):
+        model.unusable("refused" if texts else "unreadable")
+    texts = kept
     others = [text for text in texts if normalised(text) != normalised(query.text)][:n]
     note(asked=n, queries=others)
     return [replace(query, text=text) for text in others]

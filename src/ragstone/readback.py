@@ -12,7 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, cast
 
+from ragstone.audit import missing_numbers
 from ragstone.generate.visible import without_thinking
+from ragstone.terms import analyze
 
 MAX_LINE = 500
 """Characters of a search text: a longer line is an answer or an essay, not a question."""
@@ -78,6 +80,46 @@ def read_lines(output: str, n: int) -> list[str]:
         listed = [_ITEM.sub("", line) for line in items] if items else lines
     texts = unique([bare for text in listed if (bare := _bare(text)) and len(bare) <= MAX_LINE])
     return texts[:n]
+
+
+_REFUSAL = re.compile(
+    r"(?:(?:i(?: am|['’]m)|we(?: are|['’]re))? ?(?:very |so |really )?sorry\b|apologies|i apologi[sz]e"
+    r"|unfortunately\b|as an? (?:ai|language model|assistant)\b"
+    r"|i (?:cannot|can['’]t|can not|could not|couldn['’]t|won['’]t|do not|don['’]t)\b"
+    r"|i(?: am|['’]m) (?:unable|not able)\b"
+    r"|(?:there is|there['’]s|the conversation has) no (?:question|history|context|information)\b"
+    r"|(?:非常|很|十分|真的)?(?:抱歉|对不起|不好意思|遗憾)"
+    r"|作为(?:一个|一名)?(?:人工智能|ai|语言模型|助手)"
+    r"|(?:我|本助手)?(?:无法|不能|没办法|没法|不方便|不知道|不清楚)"
+    r"|(?:没有|未)(?:提供|给出|足够|任何))",
+    re.IGNORECASE,
+)
+_QUESTION_BACK = re.compile(
+    r"(?:(?:could|can|would|will) you (?:please )?(?:provide|clarify|specify|give|tell|share|rephrase)\b"
+    r"|please (?:provide|clarify|specify|give|tell|share|rephrase)\b|what question\b"
+    r"|what (?:do you mean|would you like|exactly)\b|how (?:can|may) i (?:help|assist)\b"
+    r"|请(?:您|你)?(?:提供|说明|明确|告诉|补充|澄清|具体)|有什么(?:可以|能)?(?:帮|为)"
+    r"|(?:您|你)(?:能否|可以|能|想|是想|具体)(?:再|更)?(?:提供|说明|问|了解|具体))",
+    re.IGNORECASE,
+)
+_STATED = re.compile(r"[.。!！]\W*\Z")
+
+
+def declines(text: str, question: str) -> bool:
+    """Whether a model refuses or asks back instead of rewording `question`; one that begins so itself may."""
+    said, asked = (unicodedata.normalize("NFKC", one).strip(" \t\"'“”*_#>-") for one in (text, question))
+    return any(mark.match(said) and not mark.match(asked) for mark in (_REFUSAL, _QUESTION_BACK))
+
+
+def answers(text: str, known: str) -> bool:
+    """Whether `text` states a number that `known`, the question and its history, does not hold."""
+    return _STATED.search(text) is not None and bool(missing_numbers(text, known))
+
+
+def shares_a_word(text: str, known: str) -> bool:
+    """Whether `text` has a word in common with `known`; one without words of its own has none to share."""
+    words = set(analyze(text))
+    return not words or not words.isdisjoint(analyze(known))
 
 
 def unique(texts: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from ragstone.generate.visible import without_thinking
 from ragstone.instruct import ASK_SECONDS, Instruction
 from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
-from ragstone.readback import normalised, read_line, read_text
+from ragstone.readback import answers, declines, normalised, read_line, read_text, shares_a_word
 from ragstone.trace import note
 from ragstone.types import MAX_QUERY_LENGTH, Message, Query
 
@@ -55,7 +55,8 @@ class Rewrite:
 
     async def __call__(self, query: Query) -> Query:
         output = await self._model.ask(query.text, target=self._target, query=query.text)
-        return _reworded(query, output and read_line(output), output, self._model)
+        text = _kept(read_line(output), query, self._model) if output else ""
+        return _reworded(query, text, output, self._model)
 
 
 class Compress:
@@ -85,7 +86,7 @@ class Compress:
         if not history:
             return query
         output = await self._model.ask(query.text, history=history, query=query.text)
-        text = output and read_line(output)
+        text = _kept(read_line(output), query, self._model) if output else ""
         reworded = _reworded(query, text, output, self._model)
         # A question that stands alone already is known to do so from here on.
         return replace(reworded, context={**query.context, STANDALONE: reworded.text}) if text else query
@@ -175,8 +176,20 @@ class HyDE:
         return _reworded(query, output and read_text(output, limit=MAX_PASSAGE), output, self._model)
 
 
+def _kept(text: str, query: Query, model: Instruction) -> str:
+    """A rewording that is about what was said; "" for one about something else, or an answer."""
+    known = "\n".join((*(message.content for message in query.history), query.text))
+    if text and (answers(text, known) or not shares_a_word(text, known)):
+        model.unusable("not the question")
+        return ""
+    return text
+
+
 def _reworded(query: Query, text: str, output: str, model: Instruction) -> Query:
     """The query with a new text; the same object where there is none, or it says the same."""
+    if text and declines(text, query.text):
+        model.unusable("refused")
+        return query
     if not text:
         if output:
             model.unusable("unreadable")

@@ -24,6 +24,7 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.status = 200
+        self.body: bytes | None = None
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -39,7 +40,9 @@ class ChatServer:
                 self.send_response(server.status)
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
-                if server.status != 200:
+                if server.body is not None:
+                    self.wfile.write(server.body)
+                if server.status != 200 or server.body is not None:
                     return
                 for piece in server.pieces:
                     if piece == "wait":
@@ -132,12 +135,45 @@ def test_d9_without_its_model_the_answer_is_quoted_and_says_so(told: CommandLine
     assert (value["mode"], value["degraded"]) == ("extractive", ["chat_failed"])
 
 
-def test_doctor_tells_a_refused_key_from_a_server_that_answers(told: CommandLine, server: ChatServer) -> None:
-    assert told("doctor", "--json").json["checks"][-1]["code"] == "doctor.chat"
-    server.status = 401
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (200, None, "doctor.chat"),
+        (200, b"<html>Welcome</html>", "chat.cut"),
+        (200, b"", "chat.cut"),
+        (401, b"{}", "chat.key"),
+        (404, b'{"error": {"message": "model m not found"}}', "chat.not_found"),
+        (500, b"{}", "chat.busy"),
+    ],
+)
+def test_doctor_asks_the_chat_model_for_a_token(
+    told: CommandLine, server: ChatServer, status: int, body: bytes | None, code: str
+) -> None:
+    """A server without a list of models that answers is fine; one with a list that does not is not."""
+    server.status, server.body = status, body
+    checks = told("doctor", "--json").json["checks"]
+    assert (checks[-1]["name"], checks[-1]["code"]) == ("chat", code)
+    assert checks[-1]["status"] == ("ok" if code == "doctor.chat" else "failed")
+    assert server.requests[-1]["max_tokens"] == 1
+
+
+def test_doctor_gives_up_a_model_that_hangs_and_asks_none_offline(
+    told: CommandLine, server: ChatServer
+) -> None:
+    server.pieces = ["wait"]
     last = told("doctor", "--json").json["checks"][-1]
-    assert (last["status"], last["code"]) == ("failed", "doctor.chat_rejected")
-    assert server.keys[-2:] == ["Bearer sk-test"] * 2
+    assert (last["status"], last["code"]) == ("failed", "chat.timeout")
+    asked = len(server.requests)
+    last = told("doctor", "--offline", "--json").json["checks"][-1]
+    assert (last["status"], last["code"]) == ("note", "doctor.offline")
+    assert len(server.requests) == asked
+
+
+def test_doctor_asks_the_reranker_to_rank(told: CommandLine, server: ChatServer) -> None:
+    server.status, server.body = 500, b"{}"
+    reranking = {"RAGSTONE_RERANK_KIND": "tei", "RAGSTONE_RERANK_BASE_URL": server.url}
+    checks = {check["name"]: check for check in told("doctor", "--json", **reranking).json["checks"]}
+    assert (checks["reranker"]["status"], checks["reranker"]["code"]) == ("failed", "rerank.unavailable")
 
 
 def test_c40_a_conversation_remembers_and_ctrl_c_stops_an_answer(

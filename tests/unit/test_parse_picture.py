@@ -44,10 +44,10 @@ def test_without_the_extra_a_picture_says_what_to_install(monkeypatch: pytest.Mo
         ("a.png", PNG, "parse.image"),
         ("a.pdf", pdf(["", ""], picture=True), "parse.scan"),
     ):
-        with pytest.raises(NoText, match=r"ragstone\[ocr\]") as caught:
+        with pytest.raises(NoText, match=r"pip install .*\[ocr\]") as caught:
             parse(blob(name, data))
         assert caught.value.key == key
-        assert "ragstone[ocr]" in caught.value.text("zh")
+        assert "[ocr]" in caught.value.text("zh")
 
 
 @needs_ocr

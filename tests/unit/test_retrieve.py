@@ -321,7 +321,7 @@ async def test_a_follow_up_s_own_finds_stand_behind_those_of_its_standalone_form
     async def find(query: Query) -> list[Hit]:
         return [hit(letter) for letter in ("xay" if query.text == "and that?" else "abc")]
 
-    history = (Message(role="user", content="Which pump?"),)
+    history = (Message(role="user", content="Which pump is it? The P-200?"),)
     result = await pipeline(find, transform=[Compress(FakeChatModel("P-200 price"))]).search(
         Query("and that?", history=history)
     )

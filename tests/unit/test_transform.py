@@ -253,3 +253,53 @@ async def test_tokens_of_the_stages_are_counted() -> None:
         await Rewrite(FakeChatModel("x y"))(Query("a"))
         await MultiQuery(FakeChatModel("x y"))(Query("a"))
     assert trace.usage == Usage(input_tokens=2, output_tokens=2)
+
+
+REFUSALS = [
+    "I'm sorry, but I can't help with that.",
+    "Sorry, I cannot rewrite this question.",
+    "As an AI language model, I have no access to that.",
+    "Could you please clarify what you mean by serviced?",
+    "Please provide more details about the pump.",
+    "抱歉，我无法回答这个问题。",
+    "我无法改写该问题。",
+    "请提供更多关于水泵的信息。",
+]
+
+
+@pytest.mark.parametrize(("name", "make"), MAKERS)
+@pytest.mark.parametrize("said", REFUSALS)
+async def test_a_refusal_or_a_question_back_is_not_a_question(
+    name: str, make: Callable[[ChatModel], Transformer], said: str
+) -> None:
+    query, trace = Query("How is it serviced?", history=TALK), Trace()
+    with trace.stage("transform"):
+        assert (await make(FakeChatModel(said))(query)).text == query.text
+    assert trace.degraded == [f"{name}_failed"]
+
+
+@pytest.mark.parametrize("expand", [MultiQuery, Decompose])
+async def test_refusals_among_wordings_are_dropped_and_marked(expand: type[MultiQuery]) -> None:
+    trace = Trace()
+    with trace.stage("expand"):
+        said = "\n".join(f"{n}. {line}" for n, line in enumerate(["pump service interval", *REFUSALS], 1))
+        found = await texts(expand(FakeChatModel(said), 9))
+    assert found == ["How often is the pump serviced?", "pump service interval"]
+    assert len(trace.degraded) == 1
+
+
+@pytest.mark.parametrize("make", [Rewrite, Compress])
+@pytest.mark.parametrize("said", ["bicycles and horses", "The pump is serviced every 17 weeks."])
+async def test_what_is_about_something_else_or_an_answer_is_no_rewording(
+    make: type[Rewrite] | type[Compress], said: str
+) -> None:
+    query, trace = Query("How is the pump serviced?", history=TALK), Trace()
+    with trace.stage("transform"):
+        assert (await make(FakeChatModel(said))(query)).text == query.text
+    assert len(trace.degraded) == 1
+
+
+async def test_a_question_that_sounds_like_a_refusal_itself_may_stay_one() -> None:
+    query = Query("I cannot open the pump, what now?")
+    changed = await Rewrite(FakeChatModel("I cannot open the pump of hall 3, what shall I do?"))(query)
+    assert changed.text.startswith("I cannot open the pump of hall 3")

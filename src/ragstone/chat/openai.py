@@ -54,8 +54,9 @@ class OpenAIChatModel:
     (`temperature`, `max_tokens`, ...). `direct` goes around the proxies of the environment.
 
     Raises, from `stream` and `complete`:
-        ProviderTimeout: one of the times is over. ProviderUnavailable: 429, 5xx, no or a cut connection, an answer that
-            ends without a finish reason.
+        ProviderTimeout: one of the times is over.
+        ProviderUnavailable: 429, 5xx, no or a cut connection, an answer that ends without a
+            finish reason.
         ProviderRejected: another 4xx, a used-up quota; ContentRefused: a filtered answer.
         MissingExtra: the openai package is not installed.
     """

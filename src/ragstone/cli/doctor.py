@@ -12,12 +12,13 @@ from ragstone.cli.terminal import Terminal
 from ragstone.cli.words import say
 
 Deep: TypeAlias = Annotated[bool, typer.Option("--deep", help=say("cli.opt_deep"))]
+Offline: TypeAlias = Annotated[bool, typer.Option("--offline", help=say("cli.opt_offline"))]
 
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "failed": ("✗", "bold red")}
 _PLAIN_MARKS = {"ok": "ok", "note": "--", "failed": "!!"}
 
 
-def doctor(deep: Deep = False, as_json: Json = False) -> int:
+def doctor(deep: Deep = False, offline: Offline = False, as_json: Json = False) -> int:
     import anyio
 
     from ragstone.kb.doctor import diagnose
@@ -26,7 +27,7 @@ def doctor(deep: Deep = False, as_json: Json = False) -> int:
     notices = Notices(terminal)
 
     async def run():
-        return await diagnose(deep=deep, on_notice=notices)
+        return await diagnose(deep=deep, offline=offline, on_notice=notices)
 
     try:
         checks = anyio.run(run)

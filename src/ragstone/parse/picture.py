@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from ragstone.errors import ContentTooLarge, CorruptContent, NoText
+from ragstone.errors import ContentTooLarge, CorruptContent, NoText, install_command
 from ragstone.parse import ocr
 from ragstone.parse.outline import document
 from ragstone.types import Blob, Document, PageSpan, Remark
@@ -50,7 +50,7 @@ def parse_picture(blob: Blob, found: str) -> Document:
     if found not in MEDIA_TYPES:
         raise NoText("parse.image_kind", name=blob.name, found=found)
     if not ocr.installed():
-        raise NoText("parse.image", name=blob.name, found=found)
+        raise NoText("parse.image", name=blob.name, found=found, command=install_command("ocr"))
     parts: list[str] = []
     spans: list[PageSpan] = []
     start = 0

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.errors import install_command
 from ragstone.messages import Language, known, render
 
 T = TypeVar("T")
@@ -36,8 +37,10 @@ class Said(BaseModel):
 
 def said(code: str, values: Mapping[str, Any] | None, language: Language) -> Said:
     """A stored sentence; one of an earlier version of Ragstone may have lost its words."""
+    # Earlier versions stored no command.
+    named = {"command": install_command("ocr"), **(values or {})}
     try:
-        return Said(code=code, detail=render(code, language, **(values or {})) if known(code) else code)
+        return Said(code=code, detail=render(code, language, **named) if known(code) else code)
     except (KeyError, ValueError, TypeError):
         return Said(code=code, detail=code)
 
