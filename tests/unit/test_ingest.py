@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
 
+from ragstone.clean import chained, clean, enriched, keep_if, prefixed
 from ragstone.errors import (
     ContentRefused,
     CorruptContent,
@@ -18,10 +21,12 @@ from ragstone.errors import (
     TextTooLong,
 )
 from ragstone.ingest import ChunksEmbedded, FileResult, IngestPipeline, PagesRead
+from ragstone.protocols import Cleaner
+from ragstone.split import RecursiveSplitter
 from ragstone.store.memory import MemoryStore
 from ragstone.testing import FakeEmbedder
 from ragstone.trace import page
-from ragstone.types import Blob, Chunk, Document, LoadFailure, Scope, Unchanged, Vectors
+from ragstone.types import Blob, Chunk, Document, LoadFailure, Scope, Unchanged, Vectors, digest
 
 pytestmark = pytest.mark.anyio
 
@@ -368,3 +373,65 @@ async def test_only_a_store_and_an_embedder_are_needed() -> None:
     assert (several.count("unchanged"), several.count("ready")) == (1, 1)
     hits = await store.search_text("herons", scope=Scope(), top_k=3)
     assert [hit.chunk.text for hit in hits] == ["Herons"]
+
+
+# --- what names the stages -------------------------------------------------------------
+
+
+def owned(owner: str) -> Cleaner:
+    return enriched({"owner": owner})
+
+
+async def test_c07_a_changed_stage_reads_the_document_again() -> None:
+    """The owner in the metadata is the new one, and nothing is embedded for it."""
+    store, embedder = MemoryStore(), FakeEmbedder()
+    first = pipeline(store, embedder, clean=[owned("ann")])
+    assert (await first.run(blob("a.txt", "the lake"))).count("ready") == 1
+    again = pipeline(store, embedder, clean=[owned("ann")])
+    assert (await again.run(blob("a.txt", "the lake"))).count("unchanged") == 1
+    result = await pipeline(store, embedder, clean=[owned("bob")]).run(blob("a.txt", "the lake"))
+    assert (result.count("ready"), result.embedded) == (1, 0)
+    (hit,) = await store.search_text("lake", scope=Scope(), top_k=1)
+    assert hit.chunk.metadata["owner"] == "bob"
+
+
+def test_every_change_of_a_stage_changes_the_revision_and_a_new_process_does_not() -> None:
+    store, embedder = MemoryStore(), FakeEmbedder()
+
+    def revision(**more: object) -> str:
+        return pipeline(store, embedder, **more).revision("content")
+
+    revisions = {
+        revision(),
+        revision(clean=[clean]),
+        revision(clean=[owned("ann")]),
+        revision(clean=[owned("bob")]),
+        revision(clean=[owned("ann"), clean]),
+        revision(clean=[chained(clean, owned("ann"))]),
+        revision(transform=[prefixed("file_name")]),
+        revision(transform=[prefixed("file_name", limit=9)]),
+        revision(split=RecursiveSplitter(max_size=9, overlap=0)),
+        revision(split=RecursiveSplitter(max_size=10, overlap=0)),
+    }
+    assert len(revisions) == 10
+    assert revision(clean=[owned("ann")]) == revision(clean=[owned("ann")])
+
+
+def test_what_was_stored_with_the_stages_that_stand_in_stays_unchanged() -> None:
+    """The revisions that the first build made, of the library and of the application's settings."""
+    store, embedder = MemoryStore(), FakeEmbedder()
+    standing_in = IngestPipeline(store=store, embedder=embedder)
+    assert standing_in.revision("content") == "0b9703a871659f6437649026"
+    named = IngestPipeline(store=store, embedder=embedder, clean=[clean], settings="4/ocr/2")
+    assert named.revision("content") == digest("content", "4/ocr/2")
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [lambda document: document, partial(replace, title="x"), keep_if(lambda document: True), object()],
+)
+def test_a_stage_that_cannot_be_named_is_refused_with_what_to_write(stage: object) -> None:
+    with pytest.raises(InvalidStage, match=r"revision = \"1\"") as caught:
+        pipeline(MemoryStore(), FakeEmbedder(), clean=[stage])
+    assert caught.value.code == "ingest.no_revision"
+    pipeline(MemoryStore(), FakeEmbedder(), clean=[stage], settings="mine/1")

@@ -10,7 +10,7 @@ joins them.
 from __future__ import annotations
 
 from ragstone.clean.blanks import tidy_blanks
-from ragstone.clean.edits import Edit, chained, edited
+from ragstone.clean.edits import Edit, chained, edited, revised
 from ragstone.clean.enrich import enriched, file_name, keep_if, prefixed
 from ragstone.clean.html import html_to_text
 from ragstone.clean.lines import join_lines
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 
+@revised(f"clean/{CLEANER_REVISION}")
 def clean(document: Document) -> Document:
     """The default cleaner: takes away what a page adds around its text, never the text itself."""
     return tidy_blanks(join_lines(drop_running_lines(tidy_blanks(document))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ragstone.clean.edits import Edit, edited
+from ragstone.clean.edits import Edit, edited, revised
 from ragstone.types import Document
 
 _BREAK = re.compile(r"[\r\n]")
@@ -14,6 +14,7 @@ _RUN = re.compile(r"(?:\r\n?|\n)(?:[^\S\r\n]*+(?:\r\n?|\n))*+(?:[^\S\r\n]++\Z)?"
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
+@revised("tidy_blanks/1")
 def tidy_blanks(document: Document) -> Document:
     """Line ends become `\\n`, blanks at line ends go, three or more blank lines become one."""
     return edited(document, _edits(document.text))

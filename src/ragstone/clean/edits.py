@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ragstone.protocols import Cleaner
 from ragstone.types import Document
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Edit: TypeAlias = tuple[int, int, str]
 """`text[start:end]` and what comes in its place."""
@@ -64,15 +66,31 @@ def edited(document: Document, edits: Iterable[Edit]) -> Document:
     )
 
 
-def chained(*cleaners: Cleaner) -> Cleaner:
-    """One cleaner that applies `cleaners` in order; the first that drops the document ends it."""
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """The cleaner of `chained`."""
 
-    def clean_all(document: Document) -> Document | None:
+    cleaners: tuple[Cleaner, ...]
+
+    def __call__(self, document: Document) -> Document | None:
         kept: Document | None = document
-        for cleaner in cleaners:
+        for cleaner in self.cleaners:
             if kept is None:
                 return None
             kept = cleaner(kept)
         return kept
 
-    return clean_all
+
+def chained(*cleaners: Cleaner) -> Chained:
+    """One cleaner that applies `cleaners` in order; the first that drops the document ends it."""
+    return Chained(cleaners)
+
+
+def revised(revision: str) -> Callable[[Function], Function]:
+    """Names a function in the revisions of documents; the number is raised when its result changes."""
+
+    def mark(function: Function) -> Function:
+        setattr(function, "revision", revision)  # noqa: B010 (no type knows it)
+        return function
+
+    return mark

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 
-from ragstone.clean.edits import Edit, edited
+from ragstone.clean.edits import Edit, edited, revised
 from ragstone.types import Document
 
 _BLOCKS = (
@@ -30,6 +30,7 @@ _MARKUP = re.compile(
 _HALF = re.compile("[\ud800-\udfff\x00]")
 
 
+@revised("html_to_text/1")
 def html_to_text(document: Document) -> Document:
     """Takes HTML tags, comments, scripts and styles away and writes entities as characters.
 

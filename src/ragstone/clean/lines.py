@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ragstone.clean.edits import Edit, edited
+from ragstone.clean.edits import Edit, edited, revised
 from ragstone.sentences import fenced
 from ragstone.types import Document
 
@@ -29,6 +29,7 @@ _ALONE = re.compile(
 )
 
 
+@revised("join_lines/1")
 def join_lines(document: Document) -> Document:
     """Joins a word that a hyphen divides at a line's end, and Chinese lines wrapped to one width.
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ragstone.clean.edits import edited
+from ragstone.clean.edits import edited, revised
 from ragstone.types import Document, PageSpan
 
 EDGE = 3
@@ -42,6 +42,7 @@ class _Line:
     text: str
 
 
+@revised("drop_running_lines/1")
 def drop_running_lines(document: Document) -> Document:
     """Takes away lines that stand at the same place on most pages, and page numbers there.
 

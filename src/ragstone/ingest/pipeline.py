@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ragstone.errors import InvalidStage, first_error
+from ragstone.ingest.identity import stages_identity
 from ragstone.ingest.results import IngestEvent, IngestResult
 from ragstone.ingest.run import Run
 from ragstone.protocols import (
@@ -29,9 +30,10 @@ class IngestPipeline:
 
     Only `embedder` and `store` are required: without `parse` files are read, and containers
     opened, by parser processes of the run's own; without `split` chunks have 300 tokens and an
-    overlap of 30. `settings` names whatever else changes the result (parser version, sizes):
-    with the content it makes the revision of a document, and a document whose
-    revision is already stored is not read again. `parsers` blobs are parsed at once.
+    overlap of 30. The content and the identities of the stages (`ingest.identity`) make the
+    revision of a document, and a document whose revision is already stored is not read
+    again. `settings` stands in for the identities: it names all that changes the result.
+    `parsers` blobs are parsed at once.
 
     With `unpack`, the members of containers (archives, mails, PDFs with files in them)
     become documents of their own, and belong to their container: its document is stored
@@ -56,6 +58,7 @@ class IngestPipeline:
     def __post_init__(self) -> None:
         if self.parsers < 1:
             raise InvalidStage("ingest.parsers", value=self.parsers)
+        _ = self.named  # a stage that cannot be named is refused before anything is read
 
     async def run(
         self,
@@ -103,7 +106,16 @@ class IngestPipeline:
     def revision(self, content_hash: str) -> str:
         """What a document made of this content (`Blob.content_hash`) has as its revision."""
         # Not the model: a base has one, and another is given to all of its documents at once.
-        return digest(content_hash, self.settings)
+        return digest(content_hash, self.named)
+
+    @property
+    def named(self) -> str:
+        """`settings`, else what names the stages; "" of the stages that stand in for none."""
+        if self.settings:
+            return self.settings
+        split = () if self.split is None else (self.split,)
+        parts = (stages_identity(stages) for stages in (self.clean, split, self.transform))
+        return "/".join(parts).strip("/")
 
 
 async def _stream(blobs: Iterable[Loaded] | Blob) -> AsyncGenerator[Loaded, None]:
