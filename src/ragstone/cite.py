@@ -360,7 +360,7 @@ def _citation(sentence: str, n: int, passage: _Passage) -> Citation:
         document_id=chunk.document_id,
         uri=hit.uri,
         title=hit.title,
-        page=chunk.page_at(chunk.start + start),
+        page=chunk.page,
         start=chunk.start + start,
         end=chunk.start + end,
         quote=chunk.text[start:end],

@@ -179,8 +179,7 @@ class Chunk:
     indexed and prompted in front of the text, without offsets. `index` counts 0, 1, 2,
     ... within the document. `parent` is the span of the longer passage that this chunk
     stands for, where it was cut to be found only. No search finds one that is not
-    `enabled` (`Store.set_enabled`). `page` is where it begins; `pages` are all it stands
-    on, as its document has them, so that `page_at` knows the page of a part of it.
+    `enabled` (`Store.set_enabled`).
     """
 
     text: str
@@ -195,20 +194,10 @@ class Chunk:
     metadata: Metadata = field(default_factory=dict[str, "str"])
     parent: tuple[int, int] | None = None
     enabled: bool = True
-    pages: tuple[PageSpan, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.chunk_id:
             object.__setattr__(self, "chunk_id", digest(self.document_id, str(self.index), self.text))
-
-    @property
-    def page_end(self) -> int | None:
-        """The page it ends on."""
-        return self.pages[-1].number if self.pages else self.page
-
-    def page_at(self, position: int) -> int | None:
-        """The page of `document.text[position]`, a place within the chunk."""
-        return next((page.number for page in reversed(self.pages) if page.start <= position), self.page)
 
     @property
     def embedding_text(self) -> str:
@@ -240,11 +229,6 @@ class Vectors:
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
-
-
-def pages_between(pages: Sequence[PageSpan], start: int, end: int) -> tuple[PageSpan, ...]:
-    """The pages that `text[start:end]` stands on, in the order of the text."""
-    return tuple(sorted((p for p in pages if p.start < end and p.end > start), key=lambda page: page.start))
 
 
 # --- query path --------------------------------------------------------------------

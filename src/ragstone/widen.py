@@ -8,7 +8,7 @@ from ragstone.errors import InvalidStage
 from ragstone.filters import matches
 from ragstone.protocols import Store
 from ragstone.trace import note
-from ragstone.types import Document, Hit, Query, Scope, pages_between
+from ragstone.types import Document, Hit, Query, Scope
 
 MAX_NEIGHBOURS = 20
 
@@ -101,7 +101,6 @@ class _Texts:
             start=start,
             end=end,
             page=page,
-            pages=pages_between(document.pages, start, end),
             context=context,
             parent=None,
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragstone.audit import Evidence, missing_facts
 from ragstone.cite import StreamCiter, cite, repair, without_markers
-from ragstone.types import Chunk, Hit, PageSpan
+from ragstone.types import Chunk, Hit
 
 DOCUMENT = "Preface. Annual leave is five days. It rises to 1,200 hours.\n\nSick leave needs a\ncertificate."
 
@@ -202,16 +202,3 @@ def test_the_audit_reads_any_text(sentence: str, passage: str):
 def test_a_documents_own_markers_are_dropped_from_a_quotation():
     assert without_markers("Boils at 100 degrees.[3] Or [12], so.") == "Boils at 100 degrees. Or, so."
     assert re.search(r"\[\d", without_markers("年【3】月[4][5]")) is None
-
-
-def test_the_page_of_a_citation_is_where_its_quote_stands() -> None:
-    """A chunk that begins on page 4 and ends on page 5: a quote of its end is on page 5."""
-    text = "The keeper wrote down the wind. The lamp was replaced on 3 May 1931."
-    pages = (PageSpan(number=4, start=100, end=132), PageSpan(number=5, start=132, end=200))
-    chunk = Chunk(text=text, document_id="d", index=0, start=100, end=168, page=4, pages=pages)
-    found = cite(
-        "The lamp was replaced on 3 May 1931. [1] The keeper wrote down the wind. [1]",
-        [Hit(chunk=chunk, uri="u", title="t")],
-    )
-    assert [citation.page for citation in found.citations] == [5, 4]
-    assert (chunk.page, chunk.page_end) == (4, 5)

@@ -336,7 +336,6 @@ def source_item(n: int, hit: Hit) -> Item:
         "title": hit.title,
         "uri": hit.uri,
         "page": chunk.page,
-        "page_end": chunk.page_end,
         "start": chunk.start,
         "end": chunk.end,
         # The latest value where two stages share a scale.

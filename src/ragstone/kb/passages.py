@@ -36,7 +36,6 @@ class Passage:
     text: str
     context: str
     page: int | None
-    page_end: int | None
     headings: tuple[str, ...]
     metadata: Mapping[str, MetadataValue]
     boxes: tuple[Box, ...]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from ragstone.split.tables import Table
-from ragstone.types import Document, HeadingSpan, PageSpan, pages_between
+from ragstone.types import Document, HeadingSpan, PageSpan
 
 
 class Places:
@@ -25,11 +25,6 @@ class Places:
         if not self._pages:
             return None
         return self._pages[max(bisect_right(self._page_starts, position) - 1, 0)].number
-
-    def pages(self, start: int, end: int) -> tuple[PageSpan, ...]:
-        """All that `text[start:end]` stands on."""
-        first = max(bisect_right(self._page_starts, start) - 1, 0)
-        return pages_between(self._pages[first : bisect_left(self._page_starts, end)], start, end)
 
     def table_header(self, position: int) -> str:
         """The header's line of the table whose rows `position` lies in; "" outside of tables."""

@@ -148,7 +148,6 @@ def chunks_of(
                 end=end,
                 context=contexts.of(headings, places.table_header(start)),
                 page=places.page(start),
-                pages=places.pages(start, end),
                 headings=headings,
                 metadata=dict(document.metadata),
                 parent=next(above, None),

@@ -33,7 +33,6 @@ class WholeDocument:
         if not text:
             return []
         start = len(document.text) - len(document.text.lstrip())
-        places = Places(document)
         contexts = Contexts(document, limit=self.context_size, header=0, tokenizer=self.tokenizer)
         return [
             Chunk(
@@ -43,8 +42,7 @@ class WholeDocument:
                 start=start,
                 end=start + len(text),
                 context=contexts.of((), ""),
-                page=places.page(start),
-                pages=places.pages(start, start + len(text)),
+                page=Places(document).page(start),
                 metadata=dict(document.metadata),
             )
         ]

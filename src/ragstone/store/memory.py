@@ -41,7 +41,6 @@ from ragstone.types import (
     Score,
     Vectors,
     checked_top_k,
-    pages_between,
 )
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ class _Entry:
     def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors) -> _Entry:
         kept = checked_chunks(document, chunks, vectors)
         order = sorted(range(len(kept)), key=lambda place: kept[place].index)
-        in_order = tuple(_on_pages(kept[place], document) for place in order)
+        in_order = tuple(kept[place] for place in order)
         return _Entry(
             document=document,
             chunks=in_order,
@@ -290,13 +289,6 @@ class _Entry:
     @property
     def source(self) -> tuple[str, str]:
         return self.document.base_id, self.document.uri
-
-
-def _on_pages(chunk: Chunk, document: Document) -> Chunk:
-    """The chunk with the pages that its document says it stands on."""
-    if chunk.page is None or not document.pages:
-        return chunk
-    return replace(chunk, pages=pages_between(document.pages, chunk.start, chunk.end))
 
 
 def _unread(hit: Hit) -> Hit:

@@ -32,7 +32,7 @@ from ragstone.store.statements import (
     walk_settings,
 )
 from ragstone.trace import degrade, note
-from ragstone.types import Chunk, Hit, PageSpan, Score
+from ragstone.types import Chunk, Hit, Score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,14 +206,8 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
         enabled=row["enabled"],
-        pages=_pages(row["pages"]),
     )
     return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
-
-
-@lru_cache(maxsize=2_000)
-def _pages(text: str) -> tuple[PageSpan, ...]:
-    return tuple(PageSpan(number=number, start=start, end=end) for number, start, end in json.loads(text))
 
 
 # Chunks of one document mostly have the same.

@@ -37,9 +37,7 @@ class CitationOut(Place):
 
 
 class SourceOut(Place):
-    """A passage that the answer was written from, on the pages `page` to `page_end`."""
-
-    page_end: int | None = None
+    """A passage that the answer was written from."""
 
     base: str | None = Field(default=None, description="Name of the base.")
     text: str | None = Field(default=None, description="Null where it is not shown, or no longer there.")
@@ -82,7 +80,6 @@ class HitOut(BaseModel):
     title: str
     uri: str
     page: int | None
-    page_end: int | None
     start: int
     end: int
     text: str

@@ -127,7 +127,6 @@ def _hit(body: Search, rank: int, hit: Hit, names: Mapping[str, str]) -> HitOut:
         title=hit.title,
         uri=hit.uri,
         page=chunk.page,
-        page_end=chunk.page_end,
         start=chunk.start,
         end=chunk.end,
         text=chunk.text,

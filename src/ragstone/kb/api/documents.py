@@ -132,7 +132,6 @@ class ChunkView(Span):
     text: str
     context: str
     page: int | None
-    page_end: int | None
     headings: list[str]
     metadata: MetadataView
     boxes: list[BoxView]

@@ -211,10 +211,8 @@ SELECT 1 FROM bases WHERE base_id = %(base_id)s
 
 -- name: list_passages
 SELECT c.chunk_id, c.index, c.start_at AS start, c.end_at AS end, c.text, c.context, c.page, c.headings,
-       c.metadata, c.enabled,
-       coalesce((SELECT max((p->>0)::integer) FROM jsonb_array_elements(d.pages) p
-                 WHERE (p->>1)::integer < c.end_at AND (p->>2)::integer > c.start_at), c.page) AS page_end
-FROM chunks c JOIN generations g USING (generation_id) JOIN documents d USING (document_id)
+       c.metadata, c.enabled
+FROM chunks c JOIN generations g USING (generation_id)
 WHERE c.document_id = %(document_id)s AND g.state = 'active'
 ORDER BY c.index
 LIMIT %(limit)s OFFSET %(offset)s

@@ -1,8 +1,6 @@
 -- name: hit_columns
 c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page,
-c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title,
-CASE WHEN c.page IS NULL THEN '[]' ELSE jsonb_path_query_array(d.pages, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
-    jsonb_build_object('start', c.start_at, 'end', c.end_at))::text END AS pages
+c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title
 
 -- name: fetch
 SELECT {columns}

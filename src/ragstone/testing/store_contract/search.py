@@ -28,7 +28,7 @@ from ragstone.testing.store_contract.passages import (
     texts,
     vectors,
 )
-from ragstone.types import Hit, PageSpan, Scope
+from ragstone.types import Hit, Scope
 
 
 @pytest.mark.anyio
@@ -386,21 +386,6 @@ class SearchContract:
         wanted = [chunks[2].chunk_id, "missing", "\x00", chunks[0].chunk_id]
         assert texts(await store.fetch(wanted)) == ["gamma", "alpha"]
         assert await store.fetch([]) == []
-
-    async def test_a_hit_knows_the_pages_it_stands_on(self, store: Store) -> None:
-        """As the document has them now: what the chunk itself was given does not count."""
-        document, (chunk,) = passages("u:1", "first page second page third")
-        pages = tuple(PageSpan(number=n, start=12 * n - 48, end=12 * n - 36) for n in (4, 5, 6))
-        document = replace(document, pages=pages)
-        chunk = replace(chunk, page=4, end=23, text=chunk.text[:23])
-        assert await store.replace(document, [chunk], vectors(X))
-        found = [
-            *await store.search_text("second", scope=EVERYTHING, top_k=5),
-            *await store.search_vector(vectors(X), scope=EVERYTHING, top_k=5),
-            *await store.fetch([chunk.chunk_id]),
-        ]
-        assert [(hit.chunk.page, hit.chunk.page_end) for hit in found] == [(4, 5)] * 3
-        assert [found[0].chunk.page_at(place) for place in (0, 11, 12, 22)] == [4, 4, 5, 5]
 
     async def test_neighbours_are_those_of_the_same_document(self, store: Store) -> None:
         _, chunks = passages("u:1", *"abcde")
