@@ -276,16 +276,18 @@ def _sentence_at(spans: Sequence[tuple[int, int]], offset: int) -> int | None:
 def _citation(sentence: str, n: int, hit: Hit) -> Citation:
     chunk = hit.chunk
     start, end = _support(sentence, chunk.text)
+    place = chunk.place(chunk.start + start, chunk.start + end)
     return Citation(
         n=n,
         chunk_id=chunk.chunk_id,
         document_id=chunk.document_id,
         uri=hit.uri,
         title=hit.title,
-        page=chunk.page,
+        page=place.page,
         start=chunk.start + start,
         end=chunk.start + end,
         quote=chunk.text[start:end],
+        place=place,
     )
 
 

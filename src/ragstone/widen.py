@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ragstone.errors import InvalidStage
 from ragstone.filters import matches
+from ragstone.place import Layouts
 from ragstone.protocols import Store
 from ragstone.trace import note
 from ragstone.types import Document, Hit, Query, Scope
@@ -92,7 +93,7 @@ class _Texts:
         document = self._documents[chunk.document_id]
         if document is None or document.text[chunk.start : chunk.end] != chunk.text:
             return hit
-        page = next((page.number for page in reversed(document.pages) if page.start <= start), chunk.page)
+        layout = Layouts(document.text, document.layout).of(start, end)
         # The table header of a child need not be that of the first row of the parent.
         context = chunk.context.partition("\n")[0]
         wide = replace(
@@ -100,8 +101,9 @@ class _Texts:
             text=document.text[start:end],
             start=start,
             end=end,
-            page=page,
+            page=layout.page(start) or chunk.page,
             context=context,
             parent=None,
+            layout=layout,
         )
         return replace(hit, chunk=wide)

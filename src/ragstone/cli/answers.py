@@ -9,7 +9,8 @@ from urllib.request import url2pathname
 
 from ragstone.cli.shapes import degraded_text
 from ragstone.cli.terminal import Terminal, shortened
-from ragstone.cli.words import say
+from ragstone.cli.words import language, say
+from ragstone.place import Place
 from ragstone.types import MEMBER_MARK, Answer, Citation
 
 QUOTE_LENGTH = 160
@@ -52,15 +53,15 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
         by_number.setdefault(citation.n, []).append(citation)
     for n, group in sorted(by_number.items()):
         first = group[0]
-        terminal.line(f"[{n}] {place(first.title or first.uri, first.page)}", style="bold")
+        terminal.line(f"[{n}] {place(first.title or first.uri, first.place)}", style="bold")
         for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
             terminal.line(f"“{quote}”", indent=4)
         show_address(terminal, first.uri, first.page, first.document_id, indent="    ")
 
 
-def place(title: str, page: int | None) -> str:
-    """A title with its page."""
-    return title if page is None else say("cli.place", title=title, page=page)
+def place(title: str, place: Place) -> str:
+    """A title with its page, slide, sheet and row, or section."""
+    return place.after(title, language())
 
 
 def show_address(

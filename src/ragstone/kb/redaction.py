@@ -16,7 +16,7 @@ from ragstone.messages import render
 from ragstone.postgres.pool import Connection, Database
 
 Item: TypeAlias = dict[str, Any]
-"""A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `quote`, ..."""
+"""A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `place`, `quote`, ..."""
 
 REDACT_S = 60.0
 
@@ -129,7 +129,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
 
 def _emptied(items: Sequence[Item], gone: Collection[str]) -> list[Item]:
     return [
-        {**item, **{name: "" for name in _CONTENT if name in item}, "removed": True}
+        {**item, **{name: "" for name in _CONTENT if name in item}, "place": {}, "removed": True}
         if item["document_id"] in gone
         else item
         for item in items

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ragstone.kb.redaction import Item
 from ragstone.kb.sessions import SessionInfo, StoredMessage
 from ragstone.messages import Language, render
+from ragstone.place import Place
 
 
 def transcript(session: SessionInfo, messages: Sequence[StoredMessage], language: Language) -> str:
@@ -45,8 +47,12 @@ def _sources(message: StoredMessage, language: Language) -> str:
             lines.append(f"- [{n}] {render('session.removed', language)}")
             continue
         title = first["title"] or first["uri"]
-        page = first["page"]
-        place = title if page is None else render("session.place", language, title=title, page=page)
-        lines.append(f"- [{n}] {place}")
+        lines.append(f"- [{n}] {_place(first).after(title, language)}")
         lines += [f"  > {' '.join(citation['quote'].split())}" for citation in group]
     return "\n".join(lines)
+
+
+def _place(citation: Item) -> Place:
+    stored: Item = citation.get("place") or {"page": citation["page"]}
+    values: Item = {**stored, "section": tuple(stored.get("section", ()))}
+    return Place(**values)

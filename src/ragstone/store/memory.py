@@ -19,6 +19,7 @@ import numpy as np
 
 from ragstone.errors import InvalidStage, ModelMismatch
 from ragstone.filters import matches
+from ragstone.place import Layouts
 from ragstone.protocols import Fuser
 from ragstone.store.bm25 import BM25_B, BM25_K1, MAX_TERMS
 from ragstone.store.checks import (
@@ -319,17 +320,25 @@ class _Picture:
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._entries = sorted(entries, key=lambda entry: entry.document.document_id)
         self._places = [(entry, place) for entry in self._entries for place in range(len(entry.chunks))]
+        self._layouts: dict[str, Layouts] = {}
         self.rows = {entry.chunks[place].chunk_id: row for row, (entry, place) in enumerate(self._places)}
 
     def hit(self, row: int, *scores: Score) -> Hit:
         entry, place = self._places[row]
+        chunk = entry.chunks[place]
         return Hit(
-            chunk=entry.chunks[place],
+            chunk=replace(chunk, layout=self._layouts_of(entry).of(chunk.start, chunk.end)),
             uri=entry.document.uri,
             title=entry.document.title,
             base_id=entry.base_id,
             scores=scores,
         )
+
+    def _layouts_of(self, entry: _Entry) -> Layouts:
+        document = entry.document
+        if document.document_id not in self._layouts:
+            self._layouts[document.document_id] = Layouts(document.text, document.layout)
+        return self._layouts[document.document_id]
 
     def tokens(self, model: str, hit: Hit) -> NDArray[np.generic] | None:
         entry, place = self._places[self.rows[hit.chunk.chunk_id]]

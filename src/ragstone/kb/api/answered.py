@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.kb.answers import Ending, source_item
+from ragstone.kb.api.models import PlaceView
 from ragstone.kb.redaction import Item
 from ragstone.types import Hit, Step
 
@@ -26,6 +27,8 @@ class Place(BaseModel):
     title: str
     uri: str
     page: int | None
+    page_end: int | None = None
+    place: PlaceView = PlaceView()
     start: int
     end: int
     removed: bool = False
@@ -76,6 +79,8 @@ class HitOut(BaseModel):
     title: str
     uri: str
     page: int | None
+    page_end: int | None
+    place: PlaceView
     start: int
     end: int
     text: str
