@@ -102,7 +102,7 @@ class Place:
     def after(self, title: str, language: Language) -> str:
         """A title with the place behind it."""
         place = self.text(language, title)
-        return render("place.titled", language, title=title, place=place) if place else title
+        return f"{title}{render('place.comma', language)}{place}" if place else title
 
 
 def _numbers(unit: str, language: Language, first: int, last: int | None) -> str:

@@ -391,10 +391,9 @@ class Citation:
     quote: str
     place: Place = field(default_factory=Place)
 
-    @property
-    def page_end(self) -> int | None:
-        """The page it ends on."""
-        return self.page if self.place.page_end is None else self.place.page_end
+    def __post_init__(self) -> None:
+        if self.page is not None and self.place.page is None:
+            object.__setattr__(self, "place", Place(page=self.page, page_end=self.page))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,9 +54,15 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
     for n, group in sorted(by_number.items()):
         first = group[0]
         terminal.line(f"[{n}] {place(first.title or first.uri, first.place)}", style="bold")
-        for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
-            terminal.line(f"“{quote}”", indent=4)
+        for quote in dict.fromkeys(_quote(citation, first) for citation in group):
+            terminal.line(quote, indent=4)
         show_address(terminal, first.uri, first.page, first.document_id, indent="    ")
+
+
+def _quote(citation: Citation, first: Citation) -> str:
+    """What was taken, with its place where that is another than the first one's."""
+    quote = f"“{shortened(citation.quote, QUOTE_LENGTH)}”"
+    return quote if citation.place == first.place else place(quote, citation.place)
 
 
 def place(title: str, place: Place) -> str:

@@ -48,7 +48,10 @@ def _sources(message: StoredMessage, language: Language) -> str:
             continue
         title = first["title"] or first["uri"]
         lines.append(f"- [{n}] {_place(first).after(title, language)}")
-        lines += [f"  > {' '.join(citation['quote'].split())}" for citation in group]
+        for citation in group:
+            quote = " ".join(citation["quote"].split())
+            place = _place(citation)
+            lines.append(f"  > {quote if place == _place(first) else place.after(quote, language)}")
     return "\n".join(lines)
 
 
