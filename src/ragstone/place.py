@@ -125,17 +125,22 @@ class Layout:
 
     def path(self, position: int) -> tuple[str, ...]:
         """The headings a position stands under: those of the innermost span that holds it."""
-        held = (span for span in self.headings if span.start <= position < span.end)
-        return max(held, key=_innermost, default=_NO_HEADING).path
+        return self._heading(position).path
 
-    def row(self, position: int, text: str, offset: int) -> int | None:
-        """The row that a position stands in; `text` is the document's from character `offset` on."""
-        for span in self.rows:
-            if span.start <= position < span.end:
-                if span.first == span.last:
-                    return span.first
-                return span.first + text.count("\n", span.start - offset, position - offset)
-        return None
+    def _heading(self, position: int) -> HeadingSpan:
+        held = (span for span in self.headings if span.start <= position < span.end)
+        return max(held, key=_innermost, default=_NO_HEADING)
+
+    def _rows_between(self, start: int, end: int, text: str, offset: int) -> tuple[int | None, int | None]:
+        """The first and the last row of `start` to `end`; `text` is the document's from `offset` on."""
+        touched = [span for span in self.rows if span.start < end and span.end > start]
+        if not touched:
+            return None, None
+        first, last = touched[0], touched[-1]
+        return (
+            _row(first, max(start, first.start), text, offset),
+            _row(last, min(end, last.end) - 1, text, offset),
+        )
 
     def place(
         self,
@@ -153,14 +158,21 @@ class Layout:
         if page is not None:
             page_end = max(self.page(last) or page, page)
             return Place(page=page, page_end=page_end, slide=page if self.media_type in SLIDES else None)
-        path = self.path(start) if self.headings else headings
-        row = self.row(start, text, offset)
-        row_end = None if row is None else self.row(last, text, offset)
+        heading = self._heading(start)
+        path = heading.path if self.headings else headings
         if self.media_type not in SPREADSHEETS:
+            row, row_end = self._rows_between(start, last + 1, text, offset)
             return Place(row=row, row_end=row_end, section=path)
-        if self.headings and self.path(last) != path:  # it ends in another sheet
-            row_end = None
+        # What reaches into another sheet is told by its beginning.
+        last = min(last, heading.end - 1) if heading.path else last
+        row, row_end = self._rows_between(start, last + 1, text, offset)
         return Place(sheet=path[0].removesuffix(HIDDEN_MARK) if path else None, row=row, row_end=row_end)
+
+
+def _row(span: RowSpan, position: int, text: str, offset: int) -> int:
+    if span.first == span.last:
+        return span.first
+    return span.first + text.count("\n", span.start - offset, position - offset)
 
 
 _NO_HEADING = HeadingSpan(path=(), start=0, end=0)
