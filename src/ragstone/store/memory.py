@@ -109,13 +109,15 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(search)
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
-        picture = await anyio.to_thread.run_sync(self._drawn)
-        return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
+        def read() -> list[Hit]:
+            picture = self._drawn()
+            return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
+
+        return await anyio.to_thread.run_sync(read)
 
     async def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
         n = checked_reach(n)
-        picture = await anyio.to_thread.run_sync(self._drawn)
-        return picture.neighbours(chunk_id, n)
+        return await anyio.to_thread.run_sync(lambda: self._drawn().neighbours(chunk_id, n))
 
     async def document(self, document_id: str) -> Document | None:
         entries = await anyio.to_thread.run_sync(self._snapshot)

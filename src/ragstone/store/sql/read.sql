@@ -1,12 +1,14 @@
 -- name: hit_columns
--- Of the document's pages and headings those that touch the chunk.
+-- Of the document's pages those that touch the chunk, and where it has none, of its headings.
 c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page,
 c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title,
 d.media_type, c.rows::text AS rows,
 jsonb_path_query_array(d.pages, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
                        jsonb_build_object('start', c.start_at, 'end', c.end_at))::text AS pages,
-jsonb_path_query_array(d.headings, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
-                       jsonb_build_object('start', c.start_at, 'end', c.end_at))::text AS stands_under
+CASE WHEN c.page IS NULL
+     THEN jsonb_path_query_array(d.headings, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
+                                 jsonb_build_object('start', c.start_at, 'end', c.end_at))::text
+     ELSE '[]' END AS stands_under
 
 -- name: fetch
 SELECT {columns}
