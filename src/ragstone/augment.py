@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from ragstone.language import language_of
-from ragstone.messages import Language, render
+from ragstone.messages import Language
 from ragstone.prompts import Template, Wording, parts, worded
 from ragstone.types import Hit, Message, Prompt, Query
 
@@ -102,7 +102,7 @@ def _passage(hit: Hit, language: Language, metadata_keys: Sequence[str]) -> str:
     title = " ".join(hit.title.split())[:_TITLE_LENGTH]
     if title and chunk.context.startswith(title):
         title = ""
-    page = render("prompt.page", language, page=chunk.page) if chunk.page is not None else ""
+    page = chunk.place().text(language) if chunk.page is not None else ""
     heading = " · ".join(part for part in (title, page) if part)
     lines = [
         f"{key}: {' '.join(str(chunk.metadata[key]).split())}"

@@ -354,16 +354,18 @@ class _Passage:
 def _citation(sentence: str, n: int, passage: _Passage) -> Citation:
     hit, chunk = passage.hit, passage.hit.chunk
     start, end = _support(sentence, passage)
+    place = chunk.place(chunk.start + start, chunk.start + end)
     return Citation(
         n=n,
         chunk_id=chunk.chunk_id,
         document_id=chunk.document_id,
         uri=hit.uri,
         title=hit.title,
-        page=chunk.page,
+        page=place.page,
         start=chunk.start + start,
         end=chunk.start + end,
         quote=chunk.text[start:end],
+        place=place,
     )
 
 

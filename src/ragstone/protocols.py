@@ -130,7 +130,10 @@ class IngestStore(Protocol):
 
 
 class Store(IngestStore, Protocol):
-    """Documents, chunks, vectors and full text. A document is there whole or not at all."""
+    """Documents, chunks, vectors and full text. A document is there whole or not at all.
+
+    Chunks are read with the part of the document's layout that touches them (`place.Layouts`).
+    """
 
     async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
         """Nearest chunks to the one vector in `vectors`, best first, on the scale `cosine`."""

@@ -19,6 +19,7 @@ from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
 from ragstone.messages import Language, render
 from ragstone.metadata import Metadata, checked
+from ragstone.place import HeadingSpan, Layout, PageSpan, Place, RowSpan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,24 +100,6 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageSpan:
-    """Page `number` (from 1) covers `text[start:end]` of its document."""
-
-    number: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadingSpan:
-    """`text[start:end]` stands under the headings `path`, outermost first."""
-
-    path: tuple[str, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
     """Where `text[start:end]` stands on page `page` (from 1): a block of text or a table row.
 
@@ -140,7 +123,7 @@ class Document:
     A document is identified by its base and source uri; without a uri, by its content.
     `revision` names the content and the settings it was read with: equal revisions need
     no new work. `boxes` says where blocks of the text stand on the page, in the order of
-    the text, where the format knows it.
+    the text, where the format knows it; `rows` which rows of a spreadsheet they are.
     """
 
     text: str = field(repr=False)
@@ -155,6 +138,7 @@ class Document:
     metadata: Metadata = field(default_factory=dict[str, "str"])
     warnings: tuple[Remark, ...] = ()
     boxes: tuple[Box, ...] = field(default=(), repr=False)
+    rows: tuple[RowSpan, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", checked(self.metadata))
@@ -165,6 +149,11 @@ class Document:
             object.__setattr__(self, "document_id", digest(self.base_id, self.uri))
         if not self.revision:
             object.__setattr__(self, "revision", digest(self.text))
+
+    @property
+    def layout(self) -> Layout:
+        """What says where its text stands for people."""
+        return Layout(media_type=self.media_type, pages=self.pages, headings=self.headings, rows=self.rows)
 
     def in_base(self, base_id: str) -> Document:
         """The same document, identified within another base."""
@@ -179,7 +168,7 @@ class Chunk:
     indexed and prompted in front of the text, without offsets. `index` counts 0, 1, 2,
     ... within the document. `parent` is the span of the longer passage that this chunk
     stands for, where it was cut to be found only. No search finds one that is not
-    `enabled` (`Store.set_enabled`).
+    `enabled` (`Store.set_enabled`). `layout` is filled in by the store that a chunk is read from.
     """
 
     text: str
@@ -194,6 +183,7 @@ class Chunk:
     metadata: Metadata = field(default_factory=dict[str, "str"])
     parent: tuple[int, int] | None = None
     enabled: bool = True
+    layout: Layout = field(default=Layout(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.chunk_id:
@@ -208,6 +198,22 @@ class Chunk:
     def embedding_hash(self) -> str:
         """Names `embedding_text`; equal hashes share one embedding per model."""
         return digest(self.embedding_text, size=16)
+
+    @property
+    def page_end(self) -> int | None:
+        """The page it ends on, that of its beginning where nothing else is known."""
+        return self.place().page_end
+
+    def place(self, start: int | None = None, end: int | None = None) -> Place:
+        """Where `document.text[start:end]`, a part of this chunk, stands; all of it by default."""
+        return self.layout.place(
+            self.start if start is None else start,
+            self.end if end is None else end,
+            text=self.text,
+            offset=self.start,
+            page=self.page,
+            headings=self.headings,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -320,6 +326,16 @@ class Hit:
     scores: tuple[Score, ...] = ()
 
     @property
+    def page(self) -> int | None:
+        """The page it begins on."""
+        return self.chunk.page
+
+    @property
+    def page_end(self) -> int | None:
+        """The page it ends on."""
+        return self.chunk.page_end
+
+    @property
     def score(self) -> float:
         """The latest stage's score; 0.0 when no stage scored the hit."""
         return self.scores[-1].value if self.scores else 0.0
@@ -362,7 +378,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """Marker [n] of an answer: `quote` is `text[start:end]` of the document."""
+    """Marker [n] of an answer: `quote` is `text[start:end]` of the document and begins on `page`."""
 
     n: int
     chunk_id: str
@@ -373,6 +389,11 @@ class Citation:
     start: int
     end: int
     quote: str
+    place: Place = field(default_factory=Place)
+
+    def __post_init__(self) -> None:
+        if self.page is not None and self.place.page is None:
+            object.__setattr__(self, "place", Place(page=self.page, page_end=self.page))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from anyio import to_thread
+
 from ragstone.errors import InvalidStage
 from ragstone.filters import matches
+from ragstone.place import Layouts
 from ragstone.protocols import Store
 from ragstone.trace import note
 from ragstone.types import Document, Hit, Query, Scope
@@ -82,17 +85,19 @@ class _Texts:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._documents: dict[str, Document | None] = {}
+        self._documents: dict[str, tuple[Document, Layouts] | None] = {}
 
     async def widened(self, hit: Hit, start: int, end: int) -> Hit:
         """`hit` with the text from `start` to `end` of its document; itself if that has changed."""
         chunk = hit.chunk
         if chunk.document_id not in self._documents:
-            self._documents[chunk.document_id] = await self._store.document(chunk.document_id)
-        document = self._documents[chunk.document_id]
-        if document is None or document.text[chunk.start : chunk.end] != chunk.text:
+            self._documents[chunk.document_id] = await self._read(chunk.document_id)
+        if (held := self._documents[chunk.document_id]) is None:
             return hit
-        page = next((page.number for page in reversed(document.pages) if page.start <= start), chunk.page)
+        document, layouts = held
+        if document.text[chunk.start : chunk.end] != chunk.text:
+            return hit
+        layout = layouts.of(start, end)
         # The table header of a child need not be that of the first row of the parent.
         context = chunk.context.partition("\n")[0]
         wide = replace(
@@ -100,8 +105,15 @@ class _Texts:
             text=document.text[start:end],
             start=start,
             end=end,
-            page=page,
+            page=layout.page(start) or chunk.page,
             context=context,
             parent=None,
+            layout=layout,
         )
         return replace(hit, chunk=wide)
+
+    async def _read(self, document_id: str) -> tuple[Document, Layouts] | None:
+        document = await self._store.document(document_id)
+        if document is None:
+            return None
+        return document, await to_thread.run_sync(Layouts, document.text, document.layout)

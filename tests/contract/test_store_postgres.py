@@ -29,6 +29,7 @@ from ragstone.testing.store_contract.passages import (
     MODEL,
     X,
     halves,
+    one_passage,
     passages,
     put,
     texts,
@@ -454,6 +455,21 @@ SELECT 'function', pronamespace::regnamespace::text, proname, prosrc
 FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prolang <> 13 AND proname = 'feed_outbox'
 ORDER BY 1, 2, 3, 4
 """
+
+
+async def test_rows_of_what_was_stored_without_them_are_counted_in_its_text(conninfo: str) -> None:
+    text = "| stop | price |\n| --- | --- |\n| Halm | 3 |\n| Oster | 4 |\n| Brae | 5 |"
+    async with await Database.open(conninfo) as database:
+        store = await PostgresStore.open(database)
+        at = text.index("| Oster")
+        await store.replace(*one_passage(text, uri="u:1", media_type="text/csv", start=at), vectors(X))
+        async with database.connection() as connection:
+            await connection.execute("UPDATE chunks SET rows = NULL")
+            await connection.execute("UPDATE documents SET rows = '[]'")
+        (hit,) = await store.search_text("Brae", scope=EVERYTHING, top_k=1)
+        (near,) = await store.neighbours(hit.chunk.chunk_id, 1)
+    assert [chunk.place().row for chunk in (hit.chunk, near.chunk)] == [3, 3]
+    assert hit.chunk.place(text.index("| Brae")).row == 4
 
 
 async def catalog(connection: Connection) -> list[tuple[str, ...]]:

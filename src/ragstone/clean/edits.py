@@ -1,13 +1,14 @@
-"""What cleaners are made with: `edited` keeps pages, headings and boxes right, `chained` joins several."""
+"""What cleaners are made with: `edited` keeps pages, headings, rows and boxes right; `chained` joins."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
 
+from ragstone.place import RowSpan
 from ragstone.protocols import Cleaner
 from ragstone.types import Document
 
@@ -22,13 +23,14 @@ def edited(document: Document, edits: Iterable[Edit]) -> Document:
 
     Edits stand in order and do not overlap. A span that ends inside an edit ends after
     the new text; one that starts inside it starts there too. A box of which nothing is
-    left goes.
+    left goes, and so does a row.
     """
     text = document.text
     parts: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
     growths: list[int] = []
+    broken: tuple[list[int], list[int]] = [], []  # starts and ends of edits where lines come or go
     last = 0
     for start, end, new in edits:
         if text[start:end] == new:
@@ -37,6 +39,9 @@ def edited(document: Document, edits: Iterable[Edit]) -> Document:
         starts.append(start)
         ends.append(end)
         growths.append(len(new) - (end - start))
+        if text.count("\n", start, end) != new.count("\n"):
+            broken[0].append(start)
+            broken[1].append(end)
         last = end
     if not starts:
         return document
@@ -63,7 +68,27 @@ def edited(document: Document, edits: Iterable[Edit]) -> Document:
             for box in document.boxes
             if moved(box.start) < moved(box.end)
         ),
+        rows=tuple(_moved_rows(document, *broken, moved)),
     )
+
+
+def _moved_rows(
+    document: Document, starts: list[int], ends: list[int], moved: Callable[[int], int]
+) -> Iterator[RowSpan]:
+    """The rows that are left. Where lines come or go, from `starts` to `ends`, each is told by itself."""
+    for span in document.rows:
+        touched = bisect_right(ends, span.start) < bisect_left(starts, span.end)
+        for part in _lines(span, document.text) if touched and span.first < span.last else (span,):
+            start, end = moved(part.start), moved(part.end)
+            if start < end:
+                yield replace(part, start=start, end=end)
+
+
+def _lines(span: RowSpan, text: str) -> Iterator[RowSpan]:
+    start = span.start
+    for number, line in enumerate(text[span.start : span.end].split("\n"), span.first):
+        yield RowSpan(first=number, last=number, start=start, end=start + len(line))
+        start += len(line) + 1
 
 
 @dataclass(frozen=True, slots=True)

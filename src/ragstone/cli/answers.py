@@ -12,6 +12,7 @@ from ragstone.audit import remarks
 from ragstone.cli.shapes import degraded_text
 from ragstone.cli.terminal import Terminal, shortened
 from ragstone.cli.words import language, say
+from ragstone.place import Place
 from ragstone.types import MEMBER_MARK, Answer, Citation
 
 QUOTE_LENGTH = 160
@@ -68,15 +69,21 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
         by_number.setdefault(citation.n, []).append(citation)
     for n, group in sorted(by_number.items()):
         first = group[0]
-        terminal.line(f"[{n}] {place(first.title or first.uri, first.page)}", style="bold")
-        for quote in dict.fromkeys(shortened(citation.quote, QUOTE_LENGTH) for citation in group):
-            terminal.line(f"“{quote}”", indent=4)
+        terminal.line(f"[{n}] {place(first.title or first.uri, first.place)}", style="bold")
+        for quote in dict.fromkeys(_quote(citation, first) for citation in group):
+            terminal.line(quote, indent=4)
         show_address(terminal, first.uri, first.page, first.document_id, indent="    ")
 
 
-def place(title: str, page: int | None) -> str:
-    """A title with its page."""
-    return title if page is None else say("cli.place", title=title, page=page)
+def _quote(citation: Citation, first: Citation) -> str:
+    """What was taken, with its place where that is another than the first one's."""
+    quote = f"“{shortened(citation.quote, QUOTE_LENGTH)}”"
+    return quote if citation.place == first.place else place(quote, citation.place)
+
+
+def place(title: str, place: Place) -> str:
+    """A title with its page, slide, sheet and row, or section."""
+    return place.after(title, language())
 
 
 def show_address(

@@ -45,7 +45,7 @@ def show(
         _show_text(terminal, found)
     for chunk in cut:
         terminal.line()
-        head = place(say("cli.chunk", index=chunk.index, start=chunk.start, end=chunk.end), chunk.page)
+        head = place(say("cli.chunk", index=chunk.index, start=chunk.start, end=chunk.end), chunk.place())
         terminal.line(f"{head}  {chunk.chunk_id}", style="bold")
         if chunk.context:
             terminal.line(chunk.context, style="dim")

@@ -67,7 +67,9 @@ def search(
 def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], question: str) -> None:
     scores = "  ".join(f"{score.scale} {score.value:.4g}" for score in hit.scores[-1:])
     base = names.get(hit.base_id, hit.base_id)
-    terminal.line(f"{rank}. {place(hit.title or hit.uri, hit.chunk.page)}  ({base}, {scores})", style="bold")
+    terminal.line(
+        f"{rank}. {place(hit.title or hit.uri, hit.chunk.place())}  ({base}, {scores})", style="bold"
+    )
     snippet = shortened(hit.chunk.text, SNIPPET_LENGTH)
     terminal.line(snippet, indent=3, marked=highlights(question, snippet))
     show_address(terminal, hit.uri, hit.chunk.page, hit.chunk.document_id, indent="   ")

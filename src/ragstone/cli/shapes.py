@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ragstone.audit import needs_review
 from ragstone.cli.words import language, say, told
 from ragstone.highlight import highlights
 from ragstone.messages import known
+from ragstone.place import Place
 from ragstone.types import Answer, Chunk, Citation, Document, Hit, SearchResult, Step
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def hit_json(rank: int, hit: Hit, names: Mapping[str, str]) -> Json:
         "base": names.get(hit.base_id, hit.base_id),
         "title": hit.title,
         "uri": hit.uri,
-        "page": hit.chunk.page,
+        **place_json(hit.chunk.place(), hit.chunk.page),
         "start": hit.chunk.start,
         "end": hit.chunk.end,
         "text": hit.chunk.text,
@@ -86,11 +88,15 @@ def citation_json(citation: Citation) -> Json:
         "document_id": citation.document_id,
         "uri": citation.uri,
         "title": citation.title,
-        "page": citation.page,
+        **place_json(citation.place, citation.page),
         "start": citation.start,
         "end": citation.end,
         "quote": citation.quote,
     }
+
+
+def place_json(place: Place, page: int | None) -> Json:
+    return {"page": page, "page_end": place.page_end or page, "place": asdict(place)}
 
 
 def timings_json(trace: Iterable[Step]) -> dict[str, float]:
@@ -209,7 +215,7 @@ def chunk_json(chunk: Chunk) -> Json:
         "index": chunk.index,
         "start": chunk.start,
         "end": chunk.end,
-        "page": chunk.page,
+        **place_json(chunk.place(), chunk.page),
         "headings": chunk.headings,
         "context": chunk.context,
         "parent": chunk.parent,

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
@@ -38,6 +38,7 @@ from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
 from ragstone.kb.plain import plain, plain_text
 from ragstone.kb.redaction import Item
+from ragstone.place import Place
 from ragstone.postgres.pool import Connection, Database
 from ragstone.retrieve.store import SearchMode
 from ragstone.types import (
@@ -335,12 +336,16 @@ def source_item(n: int, hit: Hit) -> Item:
         "base_id": hit.base_id,
         "title": hit.title,
         "uri": hit.uri,
-        "page": chunk.page,
+        **place_item(chunk.place(), chunk.page),
         "start": chunk.start,
         "end": chunk.end,
         # The latest value where two stages share a scale.
         "scores": {score.scale: score.value for score in hit.scores},
     }
+
+
+def place_item(place: Place, page: int | None) -> Item:
+    return {"page": page, "page_end": place.page_end or page, "place": plain(asdict(place))}
 
 
 def citation_item(citation: Citation, hits: Sequence[Hit]) -> Item:
@@ -351,7 +356,7 @@ def citation_item(citation: Citation, hits: Sequence[Hit]) -> Item:
         "base_id": hits[citation.n - 1].base_id,
         "title": citation.title,
         "uri": citation.uri,
-        "page": citation.page,
+        **place_item(citation.place, citation.page),
         "start": citation.start,
         "end": citation.end,
         "quote": citation.quote,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psycopg.rows import dict_row
 
@@ -13,9 +13,10 @@ from ragstone.kb import audit, files
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
 from ragstone.metadata import MetadataValue
+from ragstone.place import Place
 from ragstone.postgres.pool import Database
-from ragstone.store.encoding import read_metadata
-from ragstone.types import Box
+from ragstone.store.searching import FETCH, placed
+from ragstone.types import Box, Chunk
 
 if TYPE_CHECKING:
     from ragstone.kb.bootstrap import App
@@ -36,6 +37,8 @@ class Passage:
     text: str
     context: str
     page: int | None
+    page_end: int | None
+    place: Place
     headings: tuple[str, ...]
     metadata: Mapping[str, MetadataValue]
     boxes: tuple[Box, ...]
@@ -53,13 +56,16 @@ async def listing(
     info = await files.one(database, caller, document_id)
     values: dict[str, object] = {"document_id": document_id, "limit": limit, "offset": offset}
     async with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        rows = await (await cursor.execute(QUERIES["list_passages"], values)).fetchall()
-        if not rows:
+        listed = await (await cursor.execute(QUERIES["list_passages"], values)).fetchall()
+        read = await cursor.execute(FETCH, {"chunk_ids": [row["chunk_id"] for row in listed]})
+        hits = await placed(connection, await read.fetchall())
+        if not hits:
             return [], info.chunks
-        values |= {"start": rows[0]["start"], "end": max(row["end"] for row in rows)}
+        chunks = sorted((hit.chunk for hit in hits), key=lambda chunk: chunk.index)
+        values |= {"start": chunks[0].start, "end": max(chunk.end for chunk in chunks)}
         found = await (await cursor.execute(QUERIES["boxes_between"], values)).fetchall()
     boxes = [_box(item["box"]) for item in found]
-    return [_passage(row, boxes) for row in rows], info.chunks
+    return [_passage(chunk, boxes) for chunk in chunks], info.chunks
 
 
 async def enable(parts: App, caller: Caller, document_id: str, chunk_id: str, enabled: bool) -> None:
@@ -88,13 +94,22 @@ async def enable(parts: App, caller: Caller, document_id: str, chunk_id: str, en
         )
 
 
-def _passage(row: dict[str, Any], boxes: list[Box]) -> Passage:
-    made: dict[str, Any] = {
-        "headings": tuple(row["headings"]),
-        "metadata": read_metadata(row["metadata"]),
-        "boxes": tuple(box for box in boxes if box.start < row["end"] and box.end > row["start"]),
-    }
-    return Passage(**row | made)
+def _passage(chunk: Chunk, boxes: list[Box]) -> Passage:
+    return Passage(
+        chunk_id=chunk.chunk_id,
+        index=chunk.index,
+        start=chunk.start,
+        end=chunk.end,
+        text=chunk.text,
+        context=chunk.context,
+        page=chunk.page,
+        page_end=chunk.page_end,
+        place=chunk.place(),
+        headings=chunk.headings,
+        metadata=chunk.metadata,
+        boxes=tuple(box for box in boxes if box.start < chunk.end and box.end > chunk.start),
+        enabled=chunk.enabled,
+    )
 
 
 def _box(row: list[float]) -> Box:

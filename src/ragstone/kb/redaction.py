@@ -16,14 +16,15 @@ from ragstone.messages import render
 from ragstone.postgres.pool import Connection, Database
 
 Item: TypeAlias = dict[str, Any]
-"""A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `quote`, ..."""
+"""A stored citation or source: `n`, `document_id`, `title`, `uri`, `page`, `place`, `quote`, ..."""
 
 REDACT_S = 60.0
 
 MIN_QUOTE = 12
 """Characters of a quote that is looked for in a model's text: shorter ones are words of anybody."""
 
-_CONTENT = ("title", "uri", "quote")
+_EMPTY: Item = {"title": "", "uri": "", "quote": "", "place": {}}
+"""What an item has of its document. A place names headings and sheets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ def redacted(answer: StoredAnswer, gone: Collection[str]) -> StoredAnswer:
 
 def _emptied(items: Sequence[Item], gone: Collection[str]) -> list[Item]:
     return [
-        {**item, **{name: "" for name in _CONTENT if name in item}, "removed": True}
+        {**item, **{name: empty for name, empty in _EMPTY.items() if name in item}, "removed": True}
         if item["document_id"] in gone
         else item
         for item in items

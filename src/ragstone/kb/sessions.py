@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from psycopg.rows import dict_row
+
 from ragstone.errors import Conflict, InputError, InvalidQuery, NotFound
 from ragstone.kb import audit, rows
-from ragstone.kb.answers import check_bases, visible_bases
+from ragstone.kb.answers import check_bases, place_item, visible_bases
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import Caller
@@ -22,6 +24,8 @@ from ragstone.kb.redaction import Item
 from ragstone.messages import Language, render
 from ragstone.metadata import storable
 from ragstone.postgres.pool import Connection, Database
+from ragstone.store.searching import FETCH, placed
+from ragstone.types import Chunk
 
 MAX_TITLE = 200
 MAX_FEEDBACK = 2_000
@@ -237,7 +241,7 @@ async def messages(
     """The latest `limit` messages of a session of this caller, below the number `before`, oldest first."""
     values = {**reach(caller), "session_id": session_id, "limit": limit, "before": before}
     async with database.connection() as connection:
-        return await rows.read(connection, StoredMessage, "list_messages", values)
+        return await _placed(connection, await rows.read(connection, StoredMessage, "list_messages", values))
 
 
 async def stored_message(
@@ -248,10 +252,48 @@ async def stored_message(
         raise NotFound("session.no_message", message_id=repr(message_id))
     values = {**reach(caller), "session_id": session_id, "message_id": message_id}
     async with database.connection() as connection:
-        found = await rows.read(connection, StoredMessage, "one_message", values)
+        found = await _placed(connection, await rows.read(connection, StoredMessage, "one_message", values))
     if not found:
         raise NotFound("session.no_message", message_id=message_id)
     return found[0]
+
+
+async def _placed(connection: Connection, messages: list[StoredMessage]) -> list[StoredMessage]:
+    """Messages whose citations say where their quotes stand.
+
+    Those of an earlier time name the page their passage begins on; what is still stored says better.
+    """
+    old = {
+        item["chunk_id"]
+        for message in messages
+        for item in (*message.citations, *message.sources)
+        if "place" not in item and not item.get("removed")
+    }
+    if not old:
+        return messages
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        stored = await (await cursor.execute(FETCH, {"chunk_ids": list(old)})).fetchall()
+    chunks = {hit.chunk.chunk_id: hit.chunk for hit in await placed(connection, stored)}
+    return [
+        replace(
+            message,
+            citations=[_with_place(item, chunks.get(item["chunk_id"])) for item in message.citations],
+            sources=[_with_place(item, chunks.get(item["chunk_id"])) for item in message.sources],
+        )
+        for message in messages
+    ]
+
+
+def _with_place(item: Item, chunk: Chunk | None) -> Item:
+    if chunk is None or "place" in item or item.get("removed"):
+        return item
+    start, end = item["start"], item["end"]
+    if not chunk.start <= start <= end <= chunk.end:
+        return item  # of a longer passage around it
+    if "quote" in item and chunk.text[start - chunk.start : end - chunk.start] != item["quote"]:
+        return item
+    place = chunk.place(start, end)
+    return {**item, **place_item(place, place.page)}
 
 
 async def set_feedback(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragstone.audit import remarks
+from ragstone.kb.redaction import Item
 from ragstone.kb.sessions import SessionInfo, StoredMessage
 from ragstone.messages import Language, render
+from ragstone.place import Place
 
 
 def transcript(session: SessionInfo, messages: Sequence[StoredMessage], language: Language) -> str:
@@ -47,8 +49,15 @@ def _sources(message: StoredMessage, language: Language) -> str:
             lines.append(f"- [{n}] {render('session.removed', language)}")
             continue
         title = first["title"] or first["uri"]
-        page = first["page"]
-        place = title if page is None else render("session.place", language, title=title, page=page)
-        lines.append(f"- [{n}] {place}")
-        lines += [f"  > {' '.join(citation['quote'].split())}" for citation in group]
+        lines.append(f"- [{n}] {_place(first).after(title, language)}")
+        for citation in group:
+            quote = " ".join(citation["quote"].split())
+            place = _place(citation)
+            lines.append(f"  > {quote if place == _place(first) else place.after(quote, language)}")
     return "\n".join(lines)
+
+
+def _place(citation: Item) -> Place:
+    stored: Item = citation.get("place") or {"page": citation["page"]}
+    values: Item = {**stored, "section": tuple(stored.get("section", ()))}
+    return Place(**values)

@@ -7,11 +7,13 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ragstone.parse.decode import Decoded
-from ragstone.parse.outline import Outline, document
-from ragstone.parse.tables import is_head, write_table
+from ragstone.parse.outline import Outline, document, row_spans
+from ragstone.parse.tables import Numbered, is_head, write_table
 from ragstone.parse.text import damage, parse_text
+from ragstone.place import DELIMITED
 from ragstone.types import Blob, Document
 
 NAMES = frozenset({"csv", "tsv", "tab", "psv"})
@@ -24,15 +26,30 @@ def parse_delimited(blob: Blob, decoded: Decoded) -> Document:
     """The rows under their column names. Without names, or without a delimiter, the text stays as it is."""
     text, delimiter = _without_hint(decoded.text)
     delimiter = delimiter or find_delimiter(text)
-    rows = list(_rows(text, delimiter)) if delimiter else []
+    numbered = list(_rows(text, delimiter)) if delimiter else []
+    rows = [row for _, row in numbered]
     before = next((index for index, row in enumerate(rows) if len(row) > 1), 0)  # lines above the table
-    above, rows = rows[:before], rows[before:]
+    rows = rows[before:]
     if not rows or not is_head(rows):
-        return parse_text(blob, decoded)
+        skipped = decoded.text.count("\n") - text.count("\n")
+        return _as_text(blob, decoded, numbered, skipped)
     outline = Outline()
-    outline.block("\n".join(row[0] for row in above))
-    write_table(outline, rows[0], rows[1:])
-    return document(blob, outline.text, media_type="text/csv", warnings=damage(blob, decoded))
+    lines = [(number, line) for number, row in numbered[:before] for line in row[0].split("\n")]
+    outline.block("\n".join(line for _, line in lines), rows=[number for number, _ in lines])
+    write_table(outline, rows[0], rows[1:], [number for number, _ in numbered[before:]])
+    return document(
+        blob, outline.text, media_type=DELIMITED, warnings=damage(blob, decoded), rows=outline.rows
+    )
+
+
+def _as_text(blob: Blob, decoded: Decoded, rows: list[Numbered], skipped: int) -> Document:
+    """The text as it stands, whose lines are the rows where no cell has several; `skipped` come before."""
+    found = parse_text(blob, decoded)
+    if not rows or any("\n" in cell for _, row in rows for cell in row):
+        return found
+    above = len(decoded.text) - len(decoded.text.lstrip("\n"))
+    lines = range(above + 1 - skipped, above + found.text.count("\n") + 2 - skipped)
+    return replace(found, rows=tuple(row_spans(found.text, lines)))
 
 
 def find_delimiter(text: str, *, strict: bool = False) -> str:
@@ -46,7 +63,7 @@ def find_delimiter(text: str, *, strict: bool = False) -> str:
     for delimiter in _DELIMITERS:
         if delimiter not in head:
             continue
-        rows = list(_rows(head, delimiter))
+        rows = [row for _, row in _rows(head, delimiter)]
         widths = Counter(len(row) for row in rows)
         wide = [(count, width) for width, count in widths.items() if width > 1]
         if not wide:
@@ -81,16 +98,16 @@ def _without_hint(text: str) -> tuple[str, str]:
     return (text, "\t") if hint == "sep=" else (text, "")
 
 
-def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    """Rows that hold something; quotation marks are taken as signs where one is never closed."""
+def _rows(text: str, delimiter: str) -> Iterator[Numbered]:
+    """Rows that hold something, with numbers; quotation marks are signs where one is never closed."""
     csv.field_size_limit(max(len(text) + 1, 131_072))
-    rows: list[list[str]] = []
+    rows: list[Numbered] = []
     lines = io.StringIO(text, newline="")
-    for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
-        if any("\n" in cell and _holds_rows(cell, delimiter, len(rows[0]) if rows else 0) for cell in row):
+    for number, row in enumerate(csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 1):
+        if any("\n" in cell and _holds_rows(cell, delimiter, len(rows[0][1]) if rows else 0) for cell in row):
             return _plain_rows(text, delimiter)
         if any(cell.strip() for cell in row):
-            rows.append(row)
+            rows.append((number, row))
     return iter(rows)
 
 
@@ -101,7 +118,7 @@ def _holds_rows(cell: str, delimiter: str, width: int) -> bool:
     return len(inner) > 2 and alike * 5 > len(inner) * 4
 
 
-def _plain_rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    for line in text.split("\n"):
+def _plain_rows(text: str, delimiter: str) -> Iterator[Numbered]:
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield [cell.strip().strip('"') for cell in line.split(delimiter)]
+            yield number, [cell.strip().strip('"') for cell in line.split(delimiter)]

@@ -8,8 +8,9 @@ from ragstone.parse.decode import tidy_characters
 from ragstone.parse.odf import odf_properties, refuse_encrypted
 from ragstone.parse.outline import Outline, document
 from ragstone.parse.package import Package, attribute, local
-from ragstone.parse.tables import write_sheet
+from ragstone.parse.tables import Numbered, without_end, write_sheet
 from ragstone.parse.xlsx import hidden_remark
+from ragstone.place import HIDDEN_MARK
 from ragstone.types import Blob, Document
 
 MEDIA_TYPE = "application/vnd.oasis.opendocument.spreadsheet"
@@ -32,13 +33,11 @@ def parse_ods(blob: Blob, package: Package) -> Document:
     invisible = _invisible_styles(package)
     # office:document-content > office:body > office:spreadsheet > table:table
     for sheet in package.children("content.xml", depth=4):
-        rows = _rows(sheet) if local(sheet) == "table" else []
-        while rows and not any(rows[-1]):
-            rows.pop()
+        rows = without_end(_rows(sheet)) if local(sheet) == "table" else []
         if not rows:
             continue
         name, is_hidden = attribute(sheet, "name"), attribute(sheet, "style-name") in invisible
-        outline.heading(1, f"{name} (hidden)" if is_hidden else name)
+        outline.heading(1, f"{name}{HIDDEN_MARK}" if is_hidden else name)
         hidden += [name] if is_hidden else []
         write_sheet(outline, rows)
     title, metadata = odf_properties(package)
@@ -48,6 +47,7 @@ def parse_ods(blob: Blob, package: Package) -> Document:
         media_type=MEDIA_TYPE,
         title=title,
         headings=outline.headings,
+        rows=outline.rows,
         metadata=metadata,
         warnings=hidden_remark(blob, hidden),
     )
@@ -61,8 +61,9 @@ def _invisible_styles(package: Package) -> set[str]:
     return found
 
 
-def _rows(sheet: Element) -> list[list[str]]:
-    rows: list[list[str]] = []
+def _rows(sheet: Element) -> list[Numbered]:
+    rows: list[Numbered] = []
+    number = 1
     open_elements = list(reversed(list(sheet)))
     while open_elements:
         element = open_elements.pop()
@@ -70,7 +71,9 @@ def _rows(sheet: Element) -> list[list[str]]:
             open_elements += reversed(list(element))
         elif local(element) == "table-row":
             row = _row(element)
-            rows += [row] * (_repeated(element, "number-rows-repeated") if any(row) else 1)
+            said = _times(element, "number-rows-repeated")
+            rows += [(number + place, row) for place in range(min(said, MAX_REPEATED) if any(row) else 1)]
+            number += said
     return rows
 
 
@@ -89,14 +92,15 @@ def _row(element: Element) -> list[str]:
             continue
         if gap + len(row) > 16_384:
             break
-        row += [""] * gap + [text.strip()] * _repeated(cell, "number-columns-repeated")
+        row += [""] * gap + [text.strip()] * min(_times(cell, "number-columns-repeated"), MAX_REPEATED)
         gap = 0
     return row
 
 
-def _repeated(element: Element, name: str) -> int:
+def _times(element: Element, name: str) -> int:
+    """How often the file says that a cell or row stands there."""
     said = attribute(element, name)
-    return min(int(said), MAX_REPEATED) if said.isdecimal() and len(said) < 9 and said != "0" else 1
+    return max(int(said), 1) if said.isdecimal() and len(said) < 9 else 1
 
 
 def _text(paragraph: Element) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.errors import NoText
 from ragstone.metadata import MetadataValue
-from ragstone.types import Blob, Box, Document, HeadingSpan, PageSpan, Remark, digest
+from ragstone.place import HeadingSpan, PageSpan, RowSpan
+from ragstone.types import Blob, Box, Document, Remark, digest
 
 PARSER_REVISION = "4"
 """Part of every document's revision: raised when a parser's text changes, so that files are read anew."""
@@ -32,6 +33,7 @@ class Outline:
         self._parts: list[str] = []
         self._length = 0
         self.headings: list[Heading] = []
+        self.rows: list[RowSpan] = []
 
     @property
     def text(self) -> str:
@@ -42,12 +44,19 @@ class Outline:
         """Characters written so far."""
         return self._length
 
-    def block(self, text: str, *, gap: str = "\n\n") -> None:
-        """Add a paragraph, list or table; blank text adds nothing. `gap` parts it from the one before."""
+    def block(self, text: str, *, gap: str = "\n\n", rows: Sequence[int] = ()) -> None:
+        """Add a paragraph, list or table; blank text adds nothing. `gap` parts it from the one before.
+
+        `rows` says which row of a spreadsheet each line is, 0 for none.
+        """
+        above = len(text) - len(text.lstrip("\n"))
         text = text.strip("\n")
         if not text.strip():
             return
         piece = f"{gap}{text}" if self._parts else text
+        if rows:
+            lines = rows[above : above + text.count("\n") + 1]
+            self.rows += row_spans(text, lines, self._length + len(piece) - len(text))
         self._parts.append(piece)
         self._length += len(piece)
 
@@ -65,6 +74,24 @@ class Outline:
         start = self._length + (2 if self._parts else 0)
         self.block(f"{'#' * level} {title}")
         self.headings.append(Heading(level, title[:MAX_HEADING], start))
+
+
+def row_spans(text: str, rows: Sequence[int], start: int = 0) -> list[RowSpan]:
+    """Where the lines of `text`, which begins at `start`, stand in a spreadsheet; 0 is no row."""
+    found: list[RowSpan] = []
+    many = False  # whether the last span has a line for each row, or is one row of any number of lines
+    for number, line in zip(rows, text.split("\n"), strict=True):
+        end = start + len(line)
+        before = found[-1] if found and found[-1].end == start - 1 else None
+        if before and number and number == before.last and not (many and before.first < before.last):
+            found[-1], many = replace(before, end=end), False
+        elif before and number and number == before.last + 1 and many:
+            found[-1] = replace(before, last=number, end=end)
+        elif number:
+            found.append(RowSpan(first=number, last=number, start=start, end=end))
+            many = True
+        start = end + 1
+    return found
 
 
 def spans(headings: Iterable[Heading], end: int) -> tuple[HeadingSpan, ...]:
@@ -161,6 +188,7 @@ def document(
     metadata: Mapping[str, MetadataValue] | None = None,
     warnings: Iterable[Remark] = (),
     boxes: Iterable[Box] = (),
+    rows: Iterable[RowSpan] = (),
 ) -> Document:
     """What a parser made of `blob`. Metadata that came with the blob wins over the file's own.
 
@@ -183,4 +211,5 @@ def document(
         metadata={**(metadata or {}), **blob.metadata},
         warnings=tuple(warnings),
         boxes=tuple(boxes),
+        rows=tuple(rows),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -9,7 +10,7 @@ from ragstone.errors import CorruptContent
 from ragstone.parse.decode import Decoded, tidy_characters
 from ragstone.parse.outline import Outline, document
 from ragstone.parse.package import attribute, child, local
-from ragstone.parse.tables import write_sheet
+from ragstone.parse.tables import Numbered, write_sheet
 from ragstone.parse.text import damage
 from ragstone.parse.xlsx import MAX_COLUMN
 from ragstone.types import Blob, Document
@@ -41,8 +42,8 @@ def parse_sheet_xml(blob: Blob, decoded: Decoded) -> Document:
     blank = True
     for sheet in book:
         table = child(sheet, "Table")
-        rows = [_row(item) for item in table if local(item) == "Row"] if table is not None else []
-        if any(any(row) for row in rows):
+        rows = list(_rows(table)) if table is not None else []
+        if any(any(row) for _, row in rows):
             blank = False
             outline.heading(1, tidy_characters(attribute(sheet, "Name")))
             write_sheet(outline, rows)
@@ -51,8 +52,18 @@ def parse_sheet_xml(blob: Blob, decoded: Decoded) -> Document:
         "" if blank else outline.text,
         media_type=MEDIA_TYPE,
         headings=outline.headings,
+        rows=outline.rows,
         warnings=damage(blob, decoded),
     )
+
+
+def _rows(table: Element) -> Iterator[Numbered]:
+    last = 0
+    for element in table:
+        if local(element) == "Row":
+            said = attribute(element, "Index")
+            last = int(said) if said.isdecimal() and len(said) < 9 else last + 1
+            yield last, _row(element)
 
 
 def _row(element: Element) -> list[str]:

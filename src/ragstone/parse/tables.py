@@ -8,7 +8,8 @@ column's name; there each row becomes a block of its own with the names written 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ragstone.parse.outline import Outline
 
@@ -18,50 +19,70 @@ MAX_ROW = 600
 """Mean characters of a row beyond which the same is done."""
 
 Row = Sequence[str]
+Numbered = tuple[int, list[str]]
+"""A row of a spreadsheet and its number, from 1."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMBER = re.compile(r"[^\w\s]{0,3}\d[\d.,:/\s%-]*(?:[A-Za-z%°€$£¥]{0,3})\)?")
 
 
-def write_sheet(outline: Outline, rows: Sequence[Row]) -> None:
+def without_end(rows: list[Numbered]) -> list[Numbered]:
+    """The rows up to the last that holds something."""
+    while rows and not any(rows[-1][1]):
+        rows.pop()
+    return rows
+
+
+def write_sheet(outline: Outline, rows: Sequence[Numbered]) -> None:
     """The rows of a sheet: blank rows part it into blocks, each text or a table.
 
     A block without a head of its own, as wide as the table before it, goes on with that
     table's head.
     """
     head: Row | None = None
-    for block in _blocks(rows):
-        columns = [index for index in range(max(map(len, block))) if any(_at(row, index) for row in block)]
-        block = [[_at(row, index) for index in columns] for row in block]
+    for numbers, held in _blocks(rows):
+        columns = [index for index in range(max(map(len, held))) if any(_at(row, index) for row in held)]
+        block = [[_at(row, index) for index in columns] for row in held]
         first = next((index for index, row in enumerate(block) if _filled(row) > 1), len(block))
         if first == len(block):
-            _write_column(outline, block, alone=len(columns) == 1)
+            _write_column(outline, block, numbers, alone=len(columns) == 1)
             continue
-        for row in block[:first]:
-            outline.block(" ".join(cell for cell in row if cell), gap="\n\n")
-        body = block[first:]
+        for number, row in zip(numbers, block[:first], strict=False):
+            text = " ".join(cell for cell in row if cell)
+            outline.block(text, rows=_every(number, text))
+        body, numbers = block[first:], numbers[first:]
         if is_head(body):
             head, body = body[0], body[1:]
             if not body:
-                outline.block(_line(head))
+                outline.block(_line(head), rows=numbers)
                 continue
-        elif head is None or len(head) != len(columns):
-            head = [""] * len(columns)
-        write_table(outline, head, body)
+        else:
+            numbers = [0, *numbers]
+            if head is None or len(head) != len(columns):
+                head = [""] * len(columns)
+        write_table(outline, head, body, numbers)
 
 
-def write_table(outline: Outline, head: Row, body: Sequence[Row]) -> None:
-    """A table under the names of `head`, as Markdown or as blocks of `name: value`."""
+def write_table(outline: Outline, head: Row, body: Sequence[Row], numbers: Sequence[int] = ()) -> None:
+    """A table under the names of `head`, as Markdown or as blocks of `name: value`.
+
+    `numbers` are those of head and body in a spreadsheet, 0 for a head that is no row of its own.
+    """
     width = max([len(head), *map(len, body)])
     sample = body[:200]
     mean = sum(len(cell) for row in sample for cell in row) / max(len(sample), 1)
     if any(head) and (width > MAX_COLUMNS or mean > MAX_ROW):
-        for row in body:
-            outline.block("\n".join(_named(head, row)))
+        for place, row in enumerate(body, 1):
+            text = "\n".join(_named(head, row))
+            outline.block(text, rows=_every(numbers[place], text) if numbers else ())
         return
     lines = [_line(head, width), "|" + " --- |" * width]
     lines += (_line(row, width) for row in body)
-    outline.block("\n".join(lines))
+    outline.block("\n".join(lines), rows=[numbers[0], 0, *numbers[1:]] if numbers else ())
+
+
+def _every(number: int, text: str) -> list[int]:
+    return [number] * (text.count("\n") + 1)
 
 
 def is_head(rows: Sequence[Row]) -> bool:
@@ -76,24 +97,22 @@ def is_head(rows: Sequence[Row]) -> bool:
     return len(set(filled)) == len(filled) and not any(len(cell) > 200 for cell in filled)
 
 
-def _blocks(rows: Sequence[Row]) -> list[list[Row]]:
-    blocks: list[list[Row]] = [[]]
-    for row in rows:
-        if any(cell and not cell.isspace() for cell in row):
-            blocks[-1].append(row)
-        elif blocks[-1]:
-            blocks.append([])
-    return [block for block in blocks if block]
+def _blocks(rows: Sequence[Numbered]) -> Iterator[tuple[list[int], list[list[str]]]]:
+    """(numbers, rows) of what stands between blank rows."""
+    for filled, group in groupby(rows, key=lambda row: _filled(row[1]) > 0):
+        if filled:
+            numbers, block = zip(*group, strict=True)
+            yield list(numbers), list(block)
 
 
-def _write_column(outline: Outline, block: list[list[str]], *, alone: bool) -> None:
+def _write_column(outline: Outline, block: list[list[str]], numbers: list[int], *, alone: bool) -> None:
     """Rows of one cell each: a list of short values is a table, the rest are lines of text."""
     cells = ["".join(row) for row in block]
     short = sum(map(len, cells)) < 40 * len(cells)
     if alone and short and len(cells) > 2 and is_head(block):
-        write_table(outline, cells[:1], block[1:])
+        write_table(outline, cells[:1], block[1:], numbers)
     else:
-        outline.block("\n".join(" ".join(cell.split()) for cell in cells))
+        outline.block("\n".join(" ".join(cell.split()) for cell in cells), rows=numbers)
 
 
 def _named(head: Row, row: Row) -> list[str]:

@@ -24,6 +24,7 @@ from ragstone.types import (
     LoadFailure,
     PageSpan,
     Remark,
+    RowSpan,
     digest,
 )
 
@@ -95,6 +96,7 @@ def describe(document: Document) -> Header:
         "headings": [[list(span.path), span.start, span.end] for span in document.headings],
         "metadata": {key: _plain(value) for key, value in document.metadata.items()},
         "warnings": [[remark.key, dict(remark.values)] for remark in document.warnings],
+        "rows": [[span.first, span.last, span.start, span.end] for span in document.rows],
         "boxes": [[box.page, box.start, box.end, box.x0, box.y0, box.x1, box.y1] for box in document.boxes],
     }
 
@@ -119,7 +121,11 @@ def restore(blob: Blob, header: Header, body: bytes) -> Document:
             for path, start, end in header["headings"]
         )
         boxes = tuple(map(_box, header["boxes"]))
-        if any(not 0 <= span.start <= span.end <= len(text) for span in (*pages, *headings, *boxes)):
+        rows = tuple(
+            RowSpan(first=_int(first), last=_int(last), start=_int(start), end=_int(end))
+            for first, last, start, end in header["rows"]
+        )
+        if any(not 0 <= span.start <= span.end <= len(text) for span in (*pages, *headings, *boxes, *rows)):
             raise Broken("a span lies outside the text")
         metadata = {_str(key): _value(value) for key, value in header["metadata"].items()}
         return Document(
@@ -133,6 +139,7 @@ def restore(blob: Blob, header: Header, body: bytes) -> Document:
             metadata={**metadata, **blob.metadata},
             warnings=tuple(_remark(key, values) for key, values in header["warnings"]),
             boxes=boxes,
+            rows=rows,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RagstoneError) as error:
         raise Broken("the answer is no document") from error

@@ -11,8 +11,9 @@ from ragstone.errors import CorruptContent, PasswordRequired
 from ragstone.parse.decode import tidy_characters
 from ragstone.parse.number_format import formatter, general
 from ragstone.parse.outline import Outline, document
-from ragstone.parse.tables import write_sheet
+from ragstone.parse.tables import without_end, write_sheet
 from ragstone.parse.xlsx import MAX_FILLED_ROWS, hidden_remark
+from ragstone.place import HIDDEN_MARK
 from ragstone.types import Blob, Document
 
 MEDIA_TYPE = "application/vnd.ms-excel"
@@ -75,14 +76,12 @@ def _read(blob: Blob, book: Any) -> Document:
     hidden: list[str] = []
     cells = _Cells(book, error_text_from_code)
     for sheet in cast("list[_Sheet]", book.sheets()):
-        rows = list(cells.rows(sheet))
-        while rows and not any(rows[-1]):
-            rows.pop()
+        rows = without_end(list(enumerate(cells.rows(sheet), 1)))
         notes = [str(note.text).strip() for note in sheet.cell_note_map.values()]
         if not rows and not any(notes):
             continue
         name = tidy_characters(sheet.name)
-        outline.heading(1, f"{name} (hidden)" if sheet.visibility else name)
+        outline.heading(1, f"{name}{HIDDEN_MARK}" if sheet.visibility else name)
         hidden += [name] if sheet.visibility else []
         write_sheet(outline, rows)
         for note in filter(None, notes):
@@ -93,6 +92,7 @@ def _read(blob: Blob, book: Any) -> Document:
         outline.text,
         media_type=MEDIA_TYPE,
         headings=outline.headings,
+        rows=outline.rows,
         metadata={"author": author} if author else {},
         warnings=hidden_remark(blob, hidden),
     )

@@ -11,8 +11,9 @@ from ragstone.parse.number_format import BUILT_IN, Formatter, formatter, general
 from ragstone.parse.office_properties import properties
 from ragstone.parse.outline import Outline, document
 from ragstone.parse.package import Package
-from ragstone.parse.tables import write_sheet
+from ragstone.parse.tables import Numbered, without_end, write_sheet
 from ragstone.parse.xlsx import MAX_COLUMN, MAX_FILLED_ROWS, SheetRef, fill, hidden_remark, relations
+from ragstone.place import HIDDEN_MARK
 from ragstone.types import Blob, Document
 
 MEDIA_TYPE = "application/vnd.ms-excel.sheet.binary.macroEnabled.12"
@@ -49,12 +50,10 @@ def _parse(blob: Blob, package: Package) -> Document:
     outline = Outline()
     hidden: list[str] = []
     for sheet in _sheets(package, book):
-        rows = cells.rows(list(_records(package.read(sheet.part))))
-        while rows and not any(rows[-1]):
-            rows.pop()
+        rows = without_end(cells.rows(list(_records(package.read(sheet.part)))))
         if not rows:
             continue
-        outline.heading(1, f"{sheet.name} (hidden)" if sheet.hidden else sheet.name)
+        outline.heading(1, f"{sheet.name}{HIDDEN_MARK}" if sheet.hidden else sheet.name)
         hidden += [sheet.name] if sheet.hidden else []
         write_sheet(outline, rows)
     title, metadata = properties(package)
@@ -64,6 +63,7 @@ def _parse(blob: Blob, package: Package) -> Document:
         media_type=MEDIA_TYPE,
         title=title,
         headings=outline.headings,
+        rows=outline.rows,
         metadata=metadata,
         warnings=hidden_remark(blob, hidden),
     )
@@ -138,14 +138,14 @@ class _Cells:
     def __init__(self, strings: list[str], formats: list[Formatter]) -> None:
         self._strings, self._formats = strings, formats
 
-    def rows(self, records: list[Record]) -> list[list[str]]:
+    def rows(self, records: list[Record]) -> list[Numbered]:
         merged: dict[tuple[int, int], int] = {}
         for kind, data in records:
             if kind == _MERGE:
                 first, last, column, _ = struct.unpack_from("<4I", data)
                 if first < last:
                     merged[first, column] = min(last, first + MAX_FILLED_ROWS)
-        rows: list[tuple[int, list[str]]] = []
+        rows: list[tuple[int, list[str]]] = []  # numbered from 0
         for kind, data in records:
             if kind == _ROW:
                 rows.append((struct.unpack_from("<I", data)[0], []))
@@ -187,14 +187,14 @@ def _rk(data: bytes) -> float:
     return value / 100 if raw & 1 else value
 
 
-def _placed(rows: list[tuple[int, list[str]]], merged: dict[tuple[int, int], int]) -> list[list[str]]:
-    placed: list[list[str]] = []
+def _placed(rows: list[tuple[int, list[str]]], merged: dict[tuple[int, int], int]) -> list[Numbered]:
+    placed: list[Numbered] = []
     above: dict[int, tuple[int, str]] = {}
     last = -1
     for number, row in rows:
         if number > last + 1 and placed:
-            placed.append([])
+            placed.append((last + 2, []))
         last = number
         fill(row, number, merged, above)
-        placed.append(row)
+        placed.append((number + 1, row))
     return placed

@@ -19,7 +19,8 @@ from ragstone.parse.number_format import BUILT_IN, Formatter, formatter, general
 from ragstone.parse.office_properties import properties
 from ragstone.parse.outline import Outline, document
 from ragstone.parse.package import Package, attribute, child, each, local
-from ragstone.parse.tables import write_sheet
+from ragstone.parse.tables import Numbered, without_end, write_sheet
+from ragstone.place import HIDDEN_MARK
 from ragstone.types import Blob, Document, Remark
 
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -60,7 +61,7 @@ def parse_xlsx(blob: Blob, package: Package) -> Document:
         if not rows and not notes:
             continue
         blank = False
-        outline.heading(1, f"{sheet.name} (hidden)" if sheet.hidden else sheet.name)
+        outline.heading(1, f"{sheet.name}{HIDDEN_MARK}" if sheet.hidden else sheet.name)
         hidden += [sheet.name] if sheet.hidden else []
         write_sheet(outline, rows)
         for note in notes:
@@ -72,6 +73,7 @@ def parse_xlsx(blob: Blob, package: Package) -> Document:
         media_type=MEDIA_TYPE,
         title=title,
         headings=outline.headings,
+        rows=outline.rows,
         metadata=metadata,
         warnings=hidden_remark(blob, hidden),
     )
@@ -146,11 +148,11 @@ class _Cells:
             found.append(formatter(code, since_1904=self._since_1904) if code else general)
         return found
 
-    def rows(self, part: str) -> list[list[str]]:
+    def rows(self, part: str) -> list[Numbered]:
         """Rows of text up to the last that holds something; a gap in between is one empty row."""
         data = self._package.read(part)
         merged = _merged(data)
-        rows: list[list[str]] = []
+        rows: list[Numbered] = []
         last = 0
         above: dict[int, tuple[int, str]] = {}  # column -> last row of a merged cell, its text
         for element in self._package.elements(data, depth=3):
@@ -160,13 +162,11 @@ class _Cells:
             number = int(said) if said.isdecimal() and len(said) < 9 else last + 1
             row = self._row(element)
             if number > last + 1 and rows:
-                rows.append([])
+                rows.append((last + 1, []))
             last = number
             fill(row, number, merged, above)
-            rows.append(row)
-        while rows and not any(rows[-1]):
-            rows.pop()
-        return rows
+            rows.append((number, row))
+        return without_end(rows)
 
     def _row(self, element: Element) -> list[str]:
         row: list[str] = []

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from ragstone.metadata import MetadataValue, Scalar
-from ragstone.types import Box, Chunk, Document, HeadingSpan, PageSpan, Remark
+from ragstone.place import HeadingSpan, Layout, PageSpan, RowSpan
+from ragstone.types import Box, Chunk, Document, Remark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,14 +93,13 @@ def document_values(document: Document) -> dict[str, object]:
         "headings": json.dumps([[list(item.path), item.start, item.end] for item in document.headings]),
         "metadata": json_metadata(document.metadata),
         "warnings": json.dumps([[remark.key, dict(remark.values)] for remark in document.warnings]),
+        "rows": json_rows(document.rows),
         "boxes": json.dumps([_box(box) for box in document.boxes], separators=(",", ":"), allow_nan=False),
     }
 
 
 def read_document(row: Mapping[str, object]) -> Document:
     """The document as it was given, from a row of the query `document`."""
-    pages = cast("list[tuple[int, int, int]]", row["pages"])
-    headings = cast("list[tuple[list[str], int, int]]", row["headings"])
     return Document(
         document_id=cast(str, row["document_id"]),
         base_id=cast(str, row["base_id"]),
@@ -108,12 +108,42 @@ def read_document(row: Mapping[str, object]) -> Document:
         text=cast(str, row["text"]),
         media_type=cast(str, row["media_type"]),
         revision=cast(str, row["revision"]),
-        pages=tuple(PageSpan(number=number, start=start, end=end) for number, start, end in pages),
-        headings=tuple(HeadingSpan(path=tuple(path), start=start, end=end) for path, start, end in headings),
+        pages=_read_pages(row["pages"]),
+        headings=_read_headings(row["headings"]),
         metadata=read_metadata(cast("dict[str, object]", row["metadata"])),
         warnings=read_remarks(row["warnings"]),
         boxes=tuple(map(_read_box, cast("list[list[float]]", row["boxes"]))),
+        rows=_read_rows(row["rows"]),
     )
+
+
+def json_rows(rows: Sequence[RowSpan]) -> str:
+    return json.dumps([[span.first, span.last, span.start, span.end] for span in rows])
+
+
+def read_layout(media_type: str, pages: object, headings: object, rows: object = None) -> Layout:
+    """What says where a text stands, of the columns of a document or a chunk."""
+    return Layout(
+        media_type=media_type,
+        pages=tuple(sorted(_read_pages(pages), key=lambda span: span.start)),
+        headings=_read_headings(headings),
+        rows=_read_rows(rows or []),
+    )
+
+
+def _read_pages(value: object) -> tuple[PageSpan, ...]:
+    spans = cast("list[tuple[int, int, int]]", value)
+    return tuple(PageSpan(number=number, start=start, end=end) for number, start, end in spans)
+
+
+def _read_headings(value: object) -> tuple[HeadingSpan, ...]:
+    spans = cast("list[tuple[list[str], int, int]]", value)
+    return tuple(HeadingSpan(path=tuple(path), start=start, end=end) for path, start, end in spans)
+
+
+def _read_rows(value: object) -> tuple[RowSpan, ...]:
+    spans = cast("list[tuple[int, int, int, int]]", value)
+    return tuple(RowSpan(first=first, last=last, start=start, end=end) for first, last, start, end in spans)
 
 
 def _box(box: Box) -> list[float]:
@@ -132,7 +162,7 @@ def read_remarks(value: object) -> tuple[Remark, ...]:
     return tuple(Remark(key=key, values=values) for key, values in pairs)
 
 
-def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
+def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str], rows: Sequence[RowSpan] = ()) -> Row:
     """The fields of `copy_chunks` but the generation. `terms` are those of the checked chunk's text."""
     return (
         chunk.chunk_id.encode(),
@@ -149,6 +179,7 @@ def chunk_row(chunk: Chunk, base_id: str, terms: Sequence[str]) -> Row:
         *(map(integer, chunk.parent) if chunk.parent else (None, None)),
         tsvector(terms),
         integer(len(terms)),
+        _jsonb(json_rows(rows)),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from ragstone.errors import InvalidStage, ModelMismatch
 from ragstone.filters import matches
+from ragstone.place import Layouts
 from ragstone.protocols import Fuser
 from ragstone.store.bm25 import BM25_B, BM25_K1, MAX_TERMS
 from ragstone.store.checks import (
@@ -109,13 +110,15 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(search)
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
-        picture = await anyio.to_thread.run_sync(self._drawn)
-        return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
+        def read() -> list[Hit]:
+            picture = self._drawn()
+            return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
+
+        return await anyio.to_thread.run_sync(read)
 
     async def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
         n = checked_reach(n)
-        picture = await anyio.to_thread.run_sync(self._drawn)
-        return picture.neighbours(chunk_id, n)
+        return await anyio.to_thread.run_sync(lambda: self._drawn().neighbours(chunk_id, n))
 
     async def document(self, document_id: str) -> Document | None:
         entries = await anyio.to_thread.run_sync(self._snapshot)
@@ -325,17 +328,25 @@ class _Picture:
         self._ages = ages
         self._entries = sorted(entries, key=lambda entry: (entry.document.uri, entry.document.document_id))
         self._places = [(entry, place) for entry in self._entries for place in range(len(entry.chunks))]
+        self._layouts: dict[str, Layouts] = {}
         self.rows = {entry.chunks[place].chunk_id: row for row, (entry, place) in enumerate(self._places)}
 
     def hit(self, row: int, *scores: Score) -> Hit:
         entry, place = self._places[row]
+        chunk = entry.chunks[place]
         return Hit(
-            chunk=entry.chunks[place],
+            chunk=replace(chunk, layout=self._layouts_of(entry).of(chunk.start, chunk.end)),
             uri=entry.document.uri,
             title=entry.document.title,
             base_id=entry.base_id,
             scores=scores,
         )
+
+    def _layouts_of(self, entry: _Entry) -> Layouts:
+        document = entry.document
+        if document.document_id not in self._layouts:
+            self._layouts[document.document_id] = Layouts(document.text, document.layout)
+        return self._layouts[document.document_id]
 
     def tokens(self, model: str, hit: Hit) -> NDArray[np.generic] | None:
         entry, place = self._places[self.rows[hit.chunk.chunk_id]]

@@ -38,7 +38,7 @@ from ragstone.store.hybrid import HybridRule
 from ragstone.store.indexed import IndexedSearch
 from ragstone.store.models import Models
 from ragstone.store.outbox import OnFilled
-from ragstone.store.searching import FETCH, Search, hit
+from ragstone.store.searching import FETCH, Search, placed
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
 from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
@@ -254,15 +254,15 @@ class PostgresStore:
     # --- reading ---------------------------------------------------------------------
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
-        rows = await self._rows(FETCH, {"chunk_ids": storable_ids(dict.fromkeys(chunk_ids))})
-        found = {cast(str, row["chunk_id"]): hit(row) for row in rows}
+        hits = await self._hits(FETCH, {"chunk_ids": storable_ids(dict.fromkeys(chunk_ids))})
+        found = {hit.chunk.chunk_id: hit for hit in hits}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
     async def neighbours(self, chunk_id: str, n: int) -> list[Hit]:
         n = checked_reach(n)
         if not storable(chunk_id):
             return []
-        return [hit(row) for row in await self._rows(_NEIGHBOURS, {"chunk_id": chunk_id, "n": n})]
+        return await self._hits(_NEIGHBOURS, {"chunk_id": chunk_id, "n": n})
 
     async def document(self, document_id: str) -> Document | None:
         if not storable(document_id):
@@ -304,6 +304,14 @@ class PostgresStore:
         statement = count_chunks(self._view(scope))
         rows = await self._rows(statement.sql, statement.values)
         return cast(int, rows[0]["count"])
+
+    async def _hits(self, sql: Sql, values: Mapping[str, object]) -> list[Hit]:
+        async def read(connection: Connection) -> list[Hit]:
+            async with connection.cursor(row_factory=dict_row) as cursor:
+                rows = await (await cursor.execute(sql, values)).fetchall()
+            return await placed(connection, rows)
+
+        return await self._database.run_retrying(read)
 
     async def _rows(
         self, sql: Sql, values: Mapping[str, object] | Sequence[object], *, binary: bool = False

@@ -47,6 +47,8 @@ CREATE TABLE documents (
     boxes       jsonb NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
+    -- Which rows of a spreadsheet stand where in the text: [first, last, start, end] each.
+    rows        jsonb NOT NULL DEFAULT '[]',
     UNIQUE (base_id, uri)
 );
 
@@ -86,6 +88,8 @@ CREATE TABLE chunks (
     term_count  integer NOT NULL,
     -- False: kept and shown, found by no search.
     enabled     boolean NOT NULL DEFAULT true,
+    -- Those of the document's rows that stand in it, the first counted from its beginning. Null: not known.
+    rows        jsonb,
     UNIQUE (document_id, generation_id, index),
     FOREIGN KEY (document_id, generation_id) REFERENCES generation_documents ON DELETE CASCADE
 ) WITH (

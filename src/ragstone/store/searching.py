@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,10 +13,11 @@ from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import ModelMismatch
 from ragstone.metadata import MetadataValue
+from ragstone.place import Layout, Layouts, rows_are_counted
 from ragstone.postgres.pool import Connection
 from ragstone.store.batch import batch
 from ragstone.store.bm25 import TextStatistics
-from ragstone.store.encoding import read_metadata, read_tokens, vector_text
+from ragstone.store.encoding import read_layout, read_metadata, read_tokens, vector_text
 from ragstone.store.hybrid import HybridRule, unread
 from ragstone.store.statements import (
     COLUMNS,
@@ -180,8 +181,40 @@ async def _whole(connection: Connection, hits: Sequence[Hit]) -> list[Hit]:
         return []
     async with connection.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(FETCH, {"chunk_ids": [hit.chunk.chunk_id for hit in hits]})
-        rows = {row["chunk_id"]: row for row in await cursor.fetchall()}
-    return [hit(rows[found.chunk.chunk_id], *found.scores) for found in hits]
+        rows = await cursor.fetchall()
+    read = {item.chunk.chunk_id: item for item in await placed(connection, rows)}
+    return [read[found.chunk.chunk_id].with_scores(found.scores) for found in hits]
+
+
+async def placed(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[Hit]:
+    """Rows with `hit_columns` as hits.
+
+    Rows of spreadsheets that were stored before these were recorded are counted in their texts.
+    """
+    hits = [hit(row) for row in rows]
+    old = {row["document_id"] for row in rows if row["rows"] is None and rows_are_counted(row["media_type"])}
+    if not old:
+        return hits
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(QUERIES["documents_to_count"], {"document_ids": list(old)})
+        documents = await cursor.fetchall()
+    return await to_thread.run_sync(_counted, hits, documents)
+
+
+def _counted(hits: Sequence[Hit], documents: Sequence[DictRow]) -> list[Hit]:
+    layouts = {
+        row["document_id"]: Layouts(row["text"], read_layout(row["media_type"], [], row["headings"]))
+        for row in documents
+    }
+    return [_with_rows(found, layouts.get(found.chunk.document_id)) for found in hits]
+
+
+def _with_rows(found: Hit, layouts: Layouts | None) -> Hit:
+    chunk = found.chunk
+    if layouts is None:
+        return found
+    layout = replace(chunk.layout, rows=layouts.rows(chunk.start, chunk.end))
+    return replace(found, chunk=replace(chunk, layout=layout))
 
 
 def _value(stored: float, scale: str) -> float:
@@ -191,7 +224,7 @@ def _value(stored: float, scale: str) -> float:
     return max(-1.0, min(1.0, 1.0 - stored)) if stored == stored else 0.0
 
 
-def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
+def hit(row: Mapping[str, Any]) -> Hit:
     """A row with `hit_columns` as a hit."""
     chunk = Chunk(
         chunk_id=row["chunk_id"],
@@ -206,8 +239,9 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
         metadata=dict(_metadata(row["metadata"])),
         parent=None if row["parent_start"] is None else (row["parent_start"], row["parent_end"]),
         enabled=row["enabled"],
+        layout=_layout(row["media_type"], row["pages"], row["stands_under"], row["rows"] or "[]"),
     )
-    return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"], scores=scores)
+    return Hit(chunk=chunk, uri=row["uri"], title=row["title"], base_id=row["base_id"])
 
 
 # Chunks of one document mostly have the same.
@@ -216,6 +250,11 @@ def hit(row: Mapping[str, Any], *scores: Score) -> Hit:
 @lru_cache(maxsize=2_000)
 def _headings(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=2_000)
+def _layout(media_type: str, pages: str, headings: str, rows: str) -> Layout:
+    return read_layout(media_type, json.loads(pages), json.loads(headings), json.loads(rows))
 
 
 @lru_cache(maxsize=2_000)

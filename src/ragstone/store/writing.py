@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from psycopg.rows import DictRow, dict_row
 
 from ragstone.errors import BaseNotFound, ModelMismatch
+from ragstone.place import Layouts
 from ragstone.postgres.fields import Field
 from ragstone.postgres.pool import Connection
 from ragstone.store import enabling, encoding
@@ -51,7 +52,7 @@ class Rows:
     @staticmethod
     def of(document: Document, chunks: Sequence[Chunk], vectors: Vectors, model: Model) -> Rows:
         """The chunks must have been checked. CPU work: for a thread."""
-        base_id = document.base_id
+        base_id, layouts = document.base_id, Layouts(document.text, document.layout)
         units = normalised(vectors.values)
         tokens = vectors.token_vectors or [None] * len(chunks)
         terms = [analyze(chunk.embedding_text) for chunk in chunks]
@@ -59,7 +60,8 @@ class Rows:
             document=document,
             values=encoding.document_values(document),
             chunks=[
-                encoding.chunk_row(chunk, base_id, held) for chunk, held in zip(chunks, terms, strict=True)
+                encoding.chunk_row(chunk, base_id, held, layouts.rows(chunk.start, chunk.end))
+                for chunk, held in zip(chunks, terms, strict=True)
             ],
             vectors=[
                 encoding.vector_row(chunk, base_id, model.model_id, unit, signs)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.audit import needs_review
 from ragstone.kb.answers import Ending, source_item
+from ragstone.kb.api.models import PlaceView
 from ragstone.kb.redaction import Item
 from ragstone.types import Hit, Step
 
@@ -27,6 +28,8 @@ class Place(BaseModel):
     title: str
     uri: str
     page: int | None
+    page_end: int | None = None
+    place: PlaceView = PlaceView()
     start: int
     end: int
     removed: bool = False
@@ -80,6 +83,8 @@ class HitOut(BaseModel):
     title: str
     uri: str
     page: int | None
+    page_end: int | None
+    place: PlaceView
     start: int
     end: int
     text: str

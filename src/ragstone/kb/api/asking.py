@@ -17,7 +17,7 @@ from ragstone.kb.answers import Emit, Ending, Question
 from ragstone.kb.api.answered import Ended, Found, HitOut, ended, sources_data, stage_data, timings
 from ragstone.kb.api.dependencies import Parts, Who
 from ragstone.kb.api.events import EmitEvent, EventStream, problem_data, while_heard
-from ragstone.kb.api.models import NOT_BLANK, NOT_EMPTY, RequestBody
+from ragstone.kb.api.models import NOT_BLANK, NOT_EMPTY, PlaceView, RequestBody
 from ragstone.types import Delta, Event, Hit, SearchResult, Sources, StageDone
 
 _LOGGER = logging.getLogger(__name__)
@@ -127,6 +127,8 @@ def _hit(body: Search, rank: int, hit: Hit, names: Mapping[str, str]) -> HitOut:
         title=hit.title,
         uri=hit.uri,
         page=chunk.page,
+        page_end=chunk.page_end,
+        place=PlaceView.model_validate(chunk.place(), from_attributes=True),
         start=chunk.start,
         end=chunk.end,
         text=chunk.text,

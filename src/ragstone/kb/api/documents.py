@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from ragstone.kb import files, passages, removal
 from ragstone.kb.api.bases import BaseId, Deleted, OfCategory, Search, deleted
 from ragstone.kb.api.dependencies import Parts, Who
-from ragstone.kb.api.models import Limit, Offset, Page, RequestBody, Said, said
+from ragstone.kb.api.models import Limit, Offset, Page, PlaceView, RequestBody, Said, said
 from ragstone.kb.api.problems import wanted_language
 from ragstone.kb.files import Failure, FileInfo, FileSort, FileStatus
 from ragstone.kb.uploads import MAX_CATEGORY, MAX_NAME_BYTES
@@ -132,6 +132,8 @@ class ChunkView(Span):
     text: str
     context: str
     page: int | None
+    page_end: int | None
+    place: PlaceView
     headings: list[str]
     metadata: MetadataView
     boxes: list[BoxView]

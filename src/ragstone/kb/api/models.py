@@ -22,6 +22,20 @@ Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items of a page."
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Items before the page.")]
 
 
+class PlaceView(BaseModel):
+    """Where people find a passage: from the page, or the row of a sheet, it begins on to that it ends on."""
+
+    page: int | None = None
+    page_end: int | None = None
+    slide: int | None = Field(default=None, description="Of a presentation; its page is the same.")
+    sheet: str | None = Field(default=None, description="Name of the sheet of a spreadsheet.")
+    row: int | None = Field(default=None, description="As the spreadsheet numbers it, from 1.")
+    row_end: int | None = None
+    section: list[str] = Field(
+        default=[], description="Headings it stands under, outermost first, where there are no pages."
+    )
+
+
 class RequestBody(BaseModel):
     """JSON of a request, taken as it is: a field that does not exist is an error, a 1 is no true."""
 

@@ -210,8 +210,7 @@ SELECT base_id FROM documents WHERE document_id = %(document_id)s
 SELECT 1 FROM bases WHERE base_id = %(base_id)s
 
 -- name: list_passages
-SELECT c.chunk_id, c.index, c.start_at AS start, c.end_at AS end, c.text, c.context, c.page, c.headings,
-       c.metadata, c.enabled
+SELECT c.chunk_id
 FROM chunks c JOIN generations g USING (generation_id)
 WHERE c.document_id = %(document_id)s AND g.state = 'active'
 ORDER BY c.index

@@ -1,6 +1,14 @@
 -- name: hit_columns
+-- Of the document's pages those that touch the chunk, and where it has none, of its headings.
 c.chunk_id, c.document_id, c.index, c.text, c.start_at, c.end_at, c.context, c.page,
-c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title
+c.headings::text AS headings, c.metadata::text AS metadata, c.parent_start, c.parent_end, c.enabled, c.base_id, d.uri, d.title,
+d.media_type, c.rows::text AS rows,
+jsonb_path_query_array(d.pages, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
+                       jsonb_build_object('start', c.start_at, 'end', c.end_at))::text AS pages,
+CASE WHEN c.page IS NULL
+     THEN jsonb_path_query_array(d.headings, 'strict $[*] ? (@[1] < $end && @[2] > $start)',
+                                 jsonb_build_object('start', c.start_at, 'end', c.end_at))::text
+     ELSE '[]' END AS stands_under
 
 -- name: fetch
 SELECT {columns}
@@ -20,8 +28,12 @@ WHERE c.chunk_id IN (
 ORDER BY c.index
 
 -- name: document
-SELECT document_id, base_id, uri, title, text, media_type, revision, pages, headings, metadata, warnings, boxes
+SELECT document_id, base_id, uri, title, text, media_type, revision, pages, headings, metadata, warnings, boxes, rows
 FROM documents WHERE document_id = %(document_id)s
+
+-- name: documents_to_count
+-- Of spreadsheets that were stored before their rows were.
+SELECT document_id, media_type, text, headings FROM documents WHERE document_id = ANY (%(document_ids)s)
 
 -- name: revisions
 SELECT uri, revision FROM documents WHERE base_id = %(base_id)s

@@ -42,14 +42,15 @@ FOR UPDATE
 
 -- name: put_document
 INSERT INTO documents AS d (document_id, base_id, uri, title, text, media_type, revision,
-                            pages, headings, metadata, warnings, boxes)
+                            pages, headings, metadata, warnings, boxes, rows)
 VALUES (%(document_id)s, %(base_id)s, %(uri)s, %(title)s, %(text)s, %(media_type)s, %(revision)s,
-        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(boxes)s::jsonb)
+        %(pages)s::jsonb, %(headings)s::jsonb, %(metadata)s::jsonb, %(warnings)s::jsonb, %(boxes)s::jsonb,
+        %(rows)s::jsonb)
 ON CONFLICT (base_id, uri) DO UPDATE
 SET document_id = excluded.document_id, title = excluded.title, text = excluded.text,
     media_type = excluded.media_type, revision = excluded.revision, pages = excluded.pages,
     headings = excluded.headings, metadata = excluded.metadata, warnings = excluded.warnings,
-    boxes = excluded.boxes, updated_at = now()
+    boxes = excluded.boxes, rows = excluded.rows, updated_at = now()
 
 -- name: put_generation_document
 INSERT INTO generation_documents (generation_id, document_id, chunk_count, term_count)
@@ -57,7 +58,7 @@ VALUES (%(generation_id)s, %(document_id)s, %(chunk_count)s, %(term_count)s)
 
 -- name: copy_chunks
 COPY chunks (generation_id, chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
-             headings, metadata, parent_start, parent_end, terms, term_count)
+             headings, metadata, parent_start, parent_end, terms, term_count, rows)
 FROM STDIN (FORMAT BINARY)
 
 -- name: copy_vectors
@@ -66,8 +67,8 @@ FROM STDIN (FORMAT BINARY)
 
 -- name: insert_chunk
 INSERT INTO chunks (generation_id, chunk_id, document_id, base_id, index, text, start_at, end_at, context, page,
-                    headings, metadata, parent_start, parent_end, terms, term_count)
-VALUES (%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
+                    headings, metadata, parent_start, parent_end, terms, term_count, rows)
+VALUES (%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
 
 -- name: insert_vector
 INSERT INTO vectors (generation_id, chunk_id, model_id, base_id, embedding_hash, embedding, tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,19 @@ async def halves(
         [whole[hit.chunk.chunk_id].with_scores(hit.scores) for hit in nearest],
         [whole[hit.chunk.chunk_id].with_scores(hit.scores) for hit in matching],
     )
+
+
+def one_passage(
+    text: str, *, start: int = 0, end: int | None = None, **fields: Any
+) -> tuple[Document, list[Chunk]]:
+    """A document with one chunk, from `start` to `end` of its text."""
+    document = Document(text=text, base_id="one", **fields)
+    end = len(text) if end is None else end
+    page = document.layout.page(start)
+    chunk = Chunk(
+        text=text[start:end], document_id=document.document_id, index=0, start=start, end=end, page=page
+    )
+    return document, [chunk]
 
 
 async def put(

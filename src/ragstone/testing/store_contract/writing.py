@@ -23,12 +23,13 @@ from ragstone.testing.store_contract.passages import (
     MODEL,
     X,
     Y,
+    one_passage,
     passages,
     put,
     texts,
     vectors,
 )
-from ragstone.types import Box, Chunk, Document, HeadingSpan, Hit, PageSpan, Remark, Vectors
+from ragstone.types import Box, Chunk, Document, HeadingSpan, Hit, PageSpan, Remark, RowSpan, Vectors
 
 
 @pytest.mark.anyio
@@ -45,6 +46,7 @@ class WritingContract:
             pages=(PageSpan(number=1, start=0, end=5), PageSpan(number=2, start=6, end=12)),
             headings=(HeadingSpan(path=("第一章", "1.1"), start=0, end=5),),
             warnings=(Remark(key="parse.pages_damaged", values={"name": "第 2 页", "pages": 2}),),
+            rows=(RowSpan(first=3, last=4, start=0, end=20),),
             boxes=(Box(page=2, start=6, end=12, x0=72.5, y0=0.0, x1=540.0, y1=90.1),),
             metadata={
                 "text": "x'); --",
@@ -83,6 +85,45 @@ class WritingContract:
         (hit,) = await store.fetch([chunk.chunk_id])
         assert hit == Hit(chunk=chunk, uri=document.uri, title=document.title, base_id="one")
         assert await store.document("no such id") is None
+
+    async def test_a_passage_that_is_read_says_where_each_part_of_it_stands(self, store: Store) -> None:
+        text = "alpha on page one\nbeta on page two"
+        second = text.index("beta")
+        pages = (PageSpan(number=4, start=0, end=second), PageSpan(number=5, start=second, end=len(text)))
+        await store.replace(*one_passage(text, uri="u:1", pages=pages), vectors(X))
+        headings = (
+            HeadingSpan(path=("A",), start=0, end=second),
+            HeadingSpan(path=("A", "B"), start=second, end=len(text)),
+        )
+        await store.replace(*one_passage(text, uri="u:2", headings=headings), vectors(Y))
+        found = [
+            *await store.search_text("beta", scope=EVERYTHING, top_k=2),
+            *await store.search_vector(vectors(X), scope=EVERYTHING, top_k=2),
+        ]
+        assert {hit.uri for hit in found} == {"u:1", "u:2"}
+        for hit in [*found, *await store.fetch([hit.chunk.chunk_id for hit in found])]:
+            (near,) = await store.neighbours(hit.chunk.chunk_id, 1)
+            for chunk in (hit.chunk, near.chunk):
+                place = chunk.place(second, second + 4)
+                if hit.uri == "u:1":
+                    assert (chunk.page, chunk.page_end, place.page) == (4, 5, 5)
+                else:
+                    assert (chunk.place().section, place.section) == (("A",), ("A", "B"))
+
+    async def test_a_passage_of_a_table_knows_the_numbers_of_its_rows(self, store: Store) -> None:
+        lines = [f"| row {number} |" for number in range(10)]
+        text = "\n".join(lines)
+        start, end = text.index("| row 4"), text.index("\n| row 8")
+        rows = (
+            RowSpan(first=20, last=25, start=0, end=text.index("\n| row 6")),
+            RowSpan(first=40, last=43, start=text.index("| row 6"), end=len(text)),
+        )
+        document, chunks = one_passage(text, uri="u:1", rows=rows, start=start, end=end)
+        await store.replace(document, chunks, vectors(X))
+        (hit,) = await store.search_text("row", scope=EVERYTHING, top_k=2)
+        places = [hit.chunk.place(at, at + 5) for at in (text.index(f"row {n}") for n in (4, 5, 6, 7))]
+        assert [place.row for place in places] == [24, 25, 40, 41]
+        assert (hit.chunk.place().row, hit.chunk.place().row_end) == (24, 41)
 
     async def test_an_equal_revision_writes_nothing(self, store: Store) -> None:
         document, chunks = passages("u:1", "alpha", revision="r1")
