@@ -7,16 +7,16 @@ answer = await assistant.ask("And how deep?", chat_id="anna")
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import anyio
 
 from ragstone.errors import RagstoneError
-from ragstone.memory import WindowMemory, turn
+from ragstone.memory import WindowMemory, checked_chat_id, turn
 from ragstone.protocols import Answerer, Memory
-from ragstone.types import Answer, Delta, Done, Event, Failed, Query, Scope
+from ragstone.types import Answer, Delta, Done, Event, Failed, Message, Query, Scope
 
 CHAT_ID = "chat_id"
 """Key of `Query.context`: whose conversation the question belongs to (row A08)."""
@@ -80,9 +80,10 @@ class Assistant:
     async def _query(
         self, text: str, chat_id: str, scope: Scope | None, context: Mapping[str, object] | None
     ) -> Query:
+        history = await self.memory.messages(checked_chat_id(chat_id)) if chat_id else ()
         return Query(
             text,
-            history=tuple(await self.memory.messages(chat_id)),
+            history=tuple(history),
             context={**(context or {}), CHAT_ID: chat_id},
             scope=scope or Scope(),
         )
@@ -97,13 +98,17 @@ class Assistant:
                         said.append(event.text)
                     elif isinstance(event, Done):
                         whole = True
-                        await self.memory.add(chat_id, turn(query.text, event.answer.text))
+                        await self._remember(chat_id, turn(query.text, event.answer.text))
                     yield event
         finally:
             if not whole and (partial := turn(query.text, "".join(said), whole=False)):
                 # The reader may have left by cancelling: the memory is filled all the same.
                 with anyio.CancelScope(shield=True):
-                    await self.memory.add(chat_id, partial)
+                    await self._remember(chat_id, partial)
+
+    async def _remember(self, chat_id: str, messages: Sequence[Message]) -> None:
+        if chat_id:  # a question that belongs to no conversation is not kept
+            await self.memory.add(chat_id, messages)
 
 
 async def typed_end(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ragstone.embed.estimate import EstimatedTokenizer
-from ragstone.errors import InvalidStage
+from ragstone.errors import InvalidQuery, InvalidStage
 from ragstone.protocols import Tokenizer
 from ragstone.types import Message
 
@@ -78,6 +78,13 @@ def turn(question: str, answer: str, *, whole: bool = True) -> tuple[Message, ..
     return (Message(role="user", content=question), Message(role="assistant", content=said))
 
 
+def checked_chat_id(chat_id: str) -> str:
+    """The id of a conversation, if it is a text that is not blank; else `InvalidQuery`."""
+    if not isinstance(chat_id, str) or not chat_id.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidQuery("memory.chat_id", value=repr(chat_id)[:80])
+    return chat_id
+
+
 class WindowMemory:
     """Implements `protocols.Memory` in this process: a window for each conversation.
 
@@ -106,11 +113,13 @@ class WindowMemory:
         self._chats: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
 
     async def messages(self, chat_id: str) -> tuple[Message, ...]:
+        checked_chat_id(chat_id)
         if chat_id in self._chats:
             self._chats.move_to_end(chat_id)
         return self._chats.get(chat_id, ())
 
     async def add(self, chat_id: str, messages: Sequence[Message]) -> None:
+        checked_chat_id(chat_id)
         self._chats[chat_id] = window(
             (*self._chats.get(chat_id, ()), *messages),
             max_messages=self._max_messages,

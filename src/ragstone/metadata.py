@@ -37,7 +37,7 @@ def checked(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
         raise InvalidMetadata("core.metadata_too_many", count=len(metadata), limit=MAX_KEYS)
     result: dict[str, MetadataValue] = {}
     for key, value in metadata.items():
-        if not key.strip() or "\x00" in key:
+        if not isinstance(key, str) or not key.strip() or "\x00" in key:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidMetadata("core.metadata_key", name=repr(key))
         if value is not None:
             result[key] = _checked_value(key, value)

@@ -53,6 +53,9 @@ Raises ContentError when members may be missing."""
 Cleaner: TypeAlias = Callable[[Document], Document | None]
 """Changes a document before it is split; None drops it. Offsets of spans must follow."""
 
+AsyncCleaner: TypeAlias = Callable[[Document], Awaitable[Document | None]]
+"""A cleaner that waits, such as one that asks a model."""
+
 Splitter: TypeAlias = Callable[[Document], list[Chunk]]
 """Cuts a document into chunks with exact offsets; `index` from 0 without gaps."""
 

@@ -12,18 +12,20 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import anyio
 from anyio import to_thread
 
 from ragstone.cite import cite
-from ragstone.errors import InvalidStage, ModelError, ProviderError, first_error
+from ragstone.errors import InvalidQuery, InvalidStage, ModelError, ProviderError, first_error
 from ragstone.fuse import reciprocal_rank
-from ragstone.generate import NO_ANSWER, visible
+from ragstone.generate import NO_ANSWER, ModelGenerator, visible
 from ragstone.language import language_of
 from ragstone.prompts import Wording, refusal
 from ragstone.protocols import (
     Augmenter,
+    ChatModel,
     Expander,
     Fuser,
     Generator,
@@ -89,7 +91,7 @@ class QueryPipeline:
     """
 
     augment: Augmenter
-    generate: Generator
+    generate: Generator | ChatModel
     retrievers: Sequence[Retriever] = ()
     route: Router | None = None
     transform: Sequence[Transformer] = ()
@@ -98,7 +100,7 @@ class QueryPipeline:
     fuse_queries: Fuser = reciprocal_rank
     rerank: Selector | None = None
     select: Sequence[Selector] = ()
-    fallback: Generator | None = None
+    fallback: Generator | ChatModel | None = None
     refusal: Wording | None = None
     concurrency: int = CONCURRENCY
     retriever_seconds: float = RETRIEVER_SECONDS
@@ -107,12 +109,18 @@ class QueryPipeline:
     def __post_init__(self) -> None:
         if not self.retrievers and self.route is None:
             raise InvalidStage("query.no_retriever")
+        # A chat model is what most people mean by what generates.
+        for name in ("generate", "fallback"):
+            model = getattr(self, name)
+            if model is not None and not callable(model) and hasattr(model, "stream"):
+                object.__setattr__(self, name, ModelGenerator(model))
         if self.concurrency < 1:
             raise InvalidStage("query.concurrency", value=self.concurrency)
         checked_seconds(self.retriever_seconds)
 
-    async def search(self, query: Query) -> SearchResult:
+    async def search(self, query: Query | str) -> SearchResult:
         """The passages an answer would be written from, without writing it."""
+        query = _question(query)
         run = _Run(_mode(self.generate))
         async with aclosing(self._find(query, run)) as stages:
             async for _ in stages:
@@ -124,7 +132,7 @@ class QueryPipeline:
             trace=tuple(run.trace.steps),
         )
 
-    async def ask(self, query: Query) -> Answer:
+    async def ask(self, query: Query | str) -> Answer:
         """The finished answer: the last event of `stream`."""
         async with aclosing(self.stream(query)) as events:
             async for event in events:
@@ -132,13 +140,14 @@ class QueryPipeline:
                     return event.answer
         raise AssertionError("stream() ends with Done")
 
-    async def stream(self, query: Query) -> AsyncGenerator[Event, None]:
+    async def stream(self, query: Query | str) -> AsyncGenerator[Event, None]:
         """The answer as it comes: stages, sources, deltas, and `Done` last.
 
         Raises:
             ProviderError: the chat model failed after its first word, or failed and there
                 is no fallback. StoreError: the store cannot be searched.
         """
+        query = _question(query)
         run = _Run(_mode(self.generate))
         async with aclosing(self._find(query, run)) as stages:
             async for stage in stages:
@@ -245,14 +254,14 @@ class QueryPipeline:
 
     async def _write(self, prompt: Prompt, run: _Run) -> AsyncGenerator[Delta, None]:
         try:
-            async with aclosing(self._attempt(self.generate, prompt, run)) as deltas:
+            async with aclosing(self._attempt(cast(Generator, self.generate), prompt, run)) as deltas:
                 async for delta in deltas:
                     yield delta
         except (ProviderError, ModelError):
             if self.fallback is None or run.text:
                 raise
             run.trace.degrade("chat_failed")
-            async with aclosing(self._attempt(self.fallback, prompt, run)) as deltas:
+            async with aclosing(self._attempt(cast(Generator, self.fallback), prompt, run)) as deltas:
                 async for delta in deltas:
                     yield delta
 
@@ -293,6 +302,15 @@ class QueryPipeline:
         )
 
 
+def _question(query: Query | str) -> Query:
+    """A text is a question without more."""
+    if isinstance(query, str):
+        return Query(query)
+    if not isinstance(query, Query):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidQuery("core.query_type", value=repr(query)[:80])
+    return query
+
+
 def _within(scope: Scope, query: Query) -> Query:
     """`query` with no more to see than `scope`, which a stage that makes a new question may forget."""
     return query if query.scope == scope else replace(query, scope=scope & query.scope)
@@ -315,7 +333,7 @@ def _one(fuse: Fuser, rankings: Sequence[list[Hit]]) -> list[Hit]:
     return fuse(rankings) if len(rankings) > 1 else list(rankings[0]) if rankings else []
 
 
-def _mode(generate: Generator) -> AnswerMode:
+def _mode(generate: Generator | ChatModel) -> AnswerMode:
     return getattr(generate, "mode", "model")
 
 

@@ -31,12 +31,14 @@ class Blocking(Generic[T]):
     loop; `close()` does the same without a block.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[T] | T] | T) -> None:
         self._portal_owner: AbstractContextManager[BlockingPortal] = start_blocking_portal()
         self._portal = self._portal_owner.__enter__()
         self._open = True
         try:
-            self._target = self._portal.call(_resolved, make)
+            # An object that is there already, such as a pipeline, is taken as it is.
+            called = cast("Callable[[], Any]", make if callable(make) else lambda: make)
+            self._target = cast("T", self._portal.call(_resolved, called))
         except BaseException:
             self._end()
             raise
@@ -95,7 +97,8 @@ class Blocking(Generic[T]):
         """Close the object and end its loop. Calling it again does nothing."""
         if self._open:
             try:
-                self._portal.call(self._target.aclose)
+                if (aclose := getattr(self._target, "aclose", None)) is not None:
+                    self._portal.call(aclose)
             finally:
                 self._end()
 

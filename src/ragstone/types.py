@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
@@ -245,6 +245,12 @@ class Message:
     role: Role
     content: str
 
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise InvalidQuery("core.role", role=repr(self.role)[:80], roles=", ".join(get_args(Role)))
+        if not isinstance(self.content, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidQuery("core.content", value=repr(self.content)[:80])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -252,6 +258,10 @@ class Scope:
 
     bases: tuple[str, ...] | None = None
     filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        if self.bases is not None:
+            object.__setattr__(self, "bases", tuple(checked_texts(self.bases, "bases")))
 
     def __and__(self, other: Scope) -> Scope:
         """What both allow; never more than either."""
@@ -292,6 +302,13 @@ class Query:
         for index, message in enumerate(self.history):
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidQuery("core.query_history", index=index, value=repr(message)[:80])
+
+
+def checked_texts(texts: Sequence[str], name: str = "texts") -> Sequence[str]:
+    """`texts` if it is a list of texts; one text alone is a list of its letters, which nobody means."""
+    if isinstance(texts, (str, bytes)) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidQuery("core.list_of_texts", name=name, value=repr(texts)[:80])
+    return texts
 
 
 def checked_top_k(top_k: object, limit: int = MAX_TOP_K) -> int:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from anyio import CapacityLimiter, create_task_group, from_thread, to_thread
 
 from ragstone.errors import MissingExtra, ModelUnavailable, TextTooLong
-from ragstone.types import Vectors
+from ragstone.types import Vectors, checked_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,11 +98,13 @@ class LocalEmbedder:
         return self._tokenizer
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        checked_texts(texts)
         ids = await self._ids(texts)
         room = self._open_model().room(QUERY_PREFIX)
         return await self._embed([tokens[:room] for tokens in ids], QUERY_PREFIX)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        checked_texts(texts)
         ids = await self._ids(texts)
         for index, tokens in enumerate(ids):
             if len(tokens) > self._max_tokens:

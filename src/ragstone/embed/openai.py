@@ -13,12 +13,13 @@ from ragstone.compatible import CompatibleServer, Refusal
 from ragstone.embed.estimate import EstimatedTokenizer
 from ragstone.errors import (
     ContentRefused,
+    InvalidStage,
     ProviderError,
     ProviderRejected,
     ProviderUnavailable,
     TextTooLong,
 )
-from ragstone.types import Vectors, digest
+from ragstone.types import Vectors, checked_texts, digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +53,8 @@ class OpenAIEmbedder:
     ) -> None:
         self._server = server
         self._model = model
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidStage("embed.batch_size", value=batch_size)
         self._batch_size = batch_size
         self._prefixes = (query_prefix, document_prefix)
         self._tokenizer = EstimatedTokenizer()
@@ -121,6 +124,7 @@ class OpenAIEmbedder:
         return self._tokenizer
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        checked_texts(texts)
         return await self._embed([self._cut(_clean(text)) for text in texts], self._prefixes[0])
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
@@ -132,6 +136,7 @@ class OpenAIEmbedder:
             ContentRefused: the provider's filter refuses a text. ProviderRejected: another 4xx.
             ProviderError: an answer with missing, doubled, uneven or non-finite vectors.
         """
+        checked_texts(texts)
         for index, text in enumerate(texts):
             tokens = self._tokenizer.count(text)
             if tokens > self._max_tokens:

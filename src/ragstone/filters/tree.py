@@ -80,6 +80,11 @@ class In(_Node):
     key: str
     values: tuple[Scalar, ...]
 
+    def __post_init__(self) -> None:
+        if isinstance(self.values, (str, bytes)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidFilter("filter.value_type", name=self.key[:80], value=repr(self.values)[:80])
+        object.__setattr__(self, "values", tuple(self.values))
+
 
 @dataclass(frozen=True, slots=True)
 class Present(_Node):

@@ -12,6 +12,7 @@ from ragstone.ingest.identity import stages_identity
 from ragstone.ingest.results import IngestEvent, IngestResult
 from ragstone.ingest.run import Run
 from ragstone.protocols import (
+    AsyncCleaner,
     ChunkTransformer,
     Cleaner,
     Embedder,
@@ -21,7 +22,7 @@ from ragstone.protocols import (
     Splitter,
     Unpacker,
 )
-from ragstone.types import DEFAULT_BASE, Blob, digest
+from ragstone.types import DEFAULT_BASE, Blob, Document, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class IngestPipeline:
     store: IngestStore
     parse: Parser | None = None
     split: Splitter | None = None
-    clean: Sequence[Cleaner] = ()
+    clean: Sequence[Cleaner | AsyncCleaner] = ()
     transform: Sequence[ChunkTransformer] = ()
     unpack: Unpacker | None = None
     settings: str = ""
@@ -62,13 +63,13 @@ class IngestPipeline:
 
     async def run(
         self,
-        blobs: AsyncIterator[Loaded] | Iterable[Loaded] | Blob,
+        blobs: AsyncIterator[Loaded | Document] | Iterable[Loaded | Document] | Blob | Document,
         *,
         base_id: str = DEFAULT_BASE,
         on_event: Callable[[IngestEvent], None] | None = None,
         dry_run: bool = False,
     ) -> IngestResult:
-        """Ingest one blob, several, or a stream of them into `base_id`.
+        """Ingest one blob, several, or a stream of them into `base_id`; a Document is not parsed.
 
         With `dry_run` only say what would become of them: it parses and splits, since only that
         tells how much is known already; `embedded` and `tokens` are what a real run would embed.
@@ -87,7 +88,9 @@ class IngestPipeline:
             finally:
                 with anyio.CancelScope(shield=True):
                     await pool.aclose()
-        known = await self.store.revisions(base_id, uri=blobs.uri if isinstance(blobs, Blob) else None)
+        known = await self.store.revisions(
+            base_id, uri=blobs.uri if isinstance(blobs, (Blob, Document)) else None
+        )
         run = Run(self, self.parse, base_id=base_id, known=known, on_event=on_event, dry_run=dry_run)
         try:
             await run.go(blobs if isinstance(blobs, AsyncIterator) else _stream(blobs))
@@ -118,6 +121,8 @@ class IngestPipeline:
         return "/".join(parts).strip("/")
 
 
-async def _stream(blobs: Iterable[Loaded] | Blob) -> AsyncGenerator[Loaded, None]:
-    for item in (blobs,) if isinstance(blobs, Blob) else blobs:
+async def _stream(
+    blobs: Iterable[Loaded | Document] | Blob | Document,
+) -> AsyncGenerator[Loaded | Document, None]:
+    for item in (blobs,) if isinstance(blobs, (Blob, Document)) else blobs:
         yield item

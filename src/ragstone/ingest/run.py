@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from itertools import islice, repeat, takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -29,7 +30,7 @@ from ragstone.errors import (
 )
 from ragstone.ingest.family import LOCKED, Family
 from ragstone.ingest.results import ChunksEmbedded, FileResult, IngestEvent, IngestResult, PagesRead
-from ragstone.protocols import Loaded, Parser, Unpacker
+from ragstone.protocols import Cleaner, Loaded, Parser, Unpacker
 from ragstone.trace import on_page
 from ragstone.types import (
     MEMBER_MARK,
@@ -98,6 +99,7 @@ class Run:
         self._embedded = self._reused = self._tokens = 0
         self._seconds: dict[str, float] = {}
         self._gone: list[str] = []
+        self._read_before: dict[str, Document] = {}
         self._deleted = DeletionReport()
         # By address, which a run may meet again: each time is a family of its own.
         self._families: dict[str, deque[Family]] = {}
@@ -114,7 +116,7 @@ class Run:
             deleted=self._deleted,
         )
 
-    async def go(self, blobs: AsyncIterator[Loaded]) -> None:
+    async def go(self, blobs: AsyncIterator[Loaded | Document]) -> None:
         parsing = anyio.create_memory_object_stream[Blob](1)
         embedding = anyio.create_memory_object_stream[_Prepared](4)
         storing = anyio.create_memory_object_stream[_Prepared](4)
@@ -127,7 +129,9 @@ class Run:
             parsing[1].close()
             embedding[0].close()
 
-    async def _load(self, blobs: AsyncIterator[Loaded], parsing: MemoryObjectSendStream[Blob]) -> None:
+    async def _load(
+        self, blobs: AsyncIterator[Loaded | Document], parsing: MemoryObjectSendStream[Blob]
+    ) -> None:
         room = anyio.Semaphore(MAX_OPEN)
         async with parsing, anyio.create_task_group() as families:
             while (item := await self._next(blobs)) is not None:
@@ -142,9 +146,14 @@ class Run:
                 await self._send_members(family, self._pipeline.unpack, parsing)
                 families.start_soon(self._send_container, family, parsing, room)
 
-    async def _next(self, blobs: AsyncIterator[Loaded]) -> Loaded | None:
+    async def _next(self, blobs: AsyncIterator[Loaded | Document]) -> Loaded | None:
         with self._clock("load"):
-            return await anext(blobs, None)
+            item = await anext(blobs, None)
+        if not isinstance(item, Document):
+            return item
+        # Read already: its text stands for the content.
+        self._read_before[item.uri] = item
+        return Blob(uri=item.uri, name=item.title or item.uri, data=item.text.encode("utf-8", "replace"))
 
     async def _send_members(
         self, family: Family, unpack: Unpacker, parsing: MemoryObjectSendStream[Blob]
@@ -217,27 +226,35 @@ class Run:
         family = _taken(self._families, blob.uri)
         revision = self._pipeline.revision(blob.content_hash)
         with self._clock("parse"), on_page(report):
-            parsed = await self._parse(blob)
+            parsed = self._read_before.pop(blob.uri, None) or await self._parse(blob)
         if family is not None:
             revision += family.mark
             parsed = replace(parsed, warnings=(*parsed.warnings, *family.warnings))
         parsed = replace(parsed, base_id=self._base_id, document_id="", revision=revision)
         with self._clock("split"):
-            document, chunks = await anyio.to_thread.run_sync(self._cut, parsed)
+            document = await self._cleaned(parsed)
+            chunks = [] if document is None else await anyio.to_thread.run_sync(self._cut, document)
         if document is None or not chunks:
             raise NoText("ingest.no_text", name=blob.name)
         return _Prepared(blob.name, document, chunks)
 
-    def _cut(self, document: Document) -> tuple[Document | None, list[Chunk]]:
+    async def _cleaned(self, document: Document) -> Document | None:
+        """The document after each cleaner: one that waits runs here, the others in a thread."""
+        kept: Document | None = document
         for clean in self._pipeline.clean:
-            cleaned = clean(document)
-            if cleaned is None:
-                return None, []
-            document = cleaned
+            if kept is None:
+                return None
+            if iscoroutinefunction(clean) or iscoroutinefunction(getattr(clean, "__call__", None)):  # noqa: B004
+                kept = await cast("Awaitable[Document | None]", clean(kept))
+            else:
+                kept = await anyio.to_thread.run_sync(cast(Cleaner, clean), kept)
+        return kept
+
+    def _cut(self, document: Document) -> list[Chunk]:
         chunks = self._split(document)
         for transform in self._pipeline.transform:
             chunks = [kept for chunk in chunks if (kept := transform(chunk)) is not None]
-        return document, chunks
+        return chunks
 
     async def _embed(
         self, embedding: MemoryObjectReceiveStream[_Prepared], storing: MemoryObjectSendStream[_Prepared]

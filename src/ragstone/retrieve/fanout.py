@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import anyio
 
-from ragstone.errors import InputError, first_error
+from ragstone.errors import InputError, InvalidStage, first_error
 from ragstone.protocols import Retriever
 from ragstone.retrieve.compose import within
 from ragstone.trace import degrade, note
@@ -32,7 +33,7 @@ async def side_by_side(
         """Takes the next call until there is none."""
         for index, (query, retriever) in waiting:
             try:
-                found[index] = _finite_first(await within(retriever, seconds)(query))
+                found[index] = _finite_first(_hits(await within(retriever, seconds)(query), retriever))
             except InputError:
                 raise
             except Exception as error:  # noqa: BLE001 (a retriever may be anyone's code: the others go on)
@@ -50,6 +51,15 @@ async def side_by_side(
         note(failed={index: f"{type(error).__name__}: {error}" for index, error in sorted(failures.items())})
         degrade("retriever_failed")
     return found
+
+
+def _hits(found: object, retriever: Retriever) -> list[Hit]:
+    """What a retriever gave, if it is hits."""
+    items = cast("Sequence[object]", found) if isinstance(found, (list, tuple)) else (found,)
+    if all(isinstance(item, Hit) for item in items):
+        return cast("list[Hit]", list(items))
+    name = getattr(retriever, "__name__", type(retriever).__name__)
+    raise InvalidStage("retrieve.not_hits", name=name, value=repr(items)[:80])
 
 
 def _finite_first(hits: Sequence[Hit]) -> list[Hit]:

@@ -41,6 +41,7 @@ from ragstone.types import (
     Scope,
     Score,
     Vectors,
+    checked_texts,
     checked_top_k,
 )
 
@@ -70,6 +71,7 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(self._replace, document, list(chunks), vectors)
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
+        checked_texts(document_ids, "document_ids")
         return await anyio.to_thread.run_sync(self._delete, list(document_ids))
 
     async def search_vector(self, vectors: Vectors, *, scope: Scope, top_k: int) -> list[Hit]:
@@ -110,6 +112,8 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(search)
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
+        checked_texts(chunk_ids, "chunk_ids")
+
         def read() -> list[Hit]:
             picture = self._drawn()
             return [picture.hit(picture.rows[item]) for item in chunk_ids if item in picture.rows]
@@ -143,6 +147,7 @@ class MemoryStore:
         return await anyio.to_thread.run_sync(partial(_tokens, entries.values(), model, frozenset(hashes)))
 
     async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        checked_texts(chunk_ids, "chunk_ids")
         return await anyio.to_thread.run_sync(self._set_enabled, frozenset(chunk_ids), enabled)
 
     async def count(self, scope: Scope) -> int:

@@ -41,7 +41,7 @@ from ragstone.store.outbox import OnFilled
 from ragstone.store.searching import FETCH, Search, placed
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
-from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
+from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_texts, checked_top_k
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,6 +163,7 @@ class PostgresStore:
 
     async def delete(self, document_ids: Sequence[str]) -> DeletionReport:
         """As in the protocol, 200 documents a transaction: when it is stopped, those stay gone."""
+        checked_texts(document_ids, "document_ids")
         report = deletion.report({})
         ids = sorted(storable_ids(dict.fromkeys(document_ids)))
         for start in range(0, len(ids), DELETED_AT_ONCE):
@@ -173,6 +174,7 @@ class PostgresStore:
         return report
 
     async def set_enabled(self, chunk_ids: Sequence[str], enabled: bool) -> int:
+        checked_texts(chunk_ids, "chunk_ids")
         ids = storable_ids(dict.fromkeys(chunk_ids))
 
         async def mark(connection: Connection) -> int:
@@ -254,6 +256,7 @@ class PostgresStore:
     # --- reading ---------------------------------------------------------------------
 
     async def fetch(self, chunk_ids: Sequence[str]) -> list[Hit]:
+        checked_texts(chunk_ids, "chunk_ids")
         hits = await self._hits(FETCH, {"chunk_ids": storable_ids(dict.fromkeys(chunk_ids))})
         found = {hit.chunk.chunk_id: hit for hit in hits}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]

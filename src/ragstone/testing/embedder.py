@@ -13,7 +13,7 @@ import anyio.lowlevel
 
 from ragstone.errors import TextTooLong
 from ragstone.late import passage_tokens, question_tokens
-from ragstone.types import Vectors
+from ragstone.types import Vectors, checked_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,9 +83,11 @@ class FakeEmbedder:
         return [text for batch in self.batches for text in batch]
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        checked_texts(texts)
         return self._embed(texts, question_tokens)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        checked_texts(texts)
         # As a model does, which waits: a long document would keep the event loop until its end.
         await anyio.lowlevel.checkpoint()
         for index, text in enumerate(texts):
