@@ -7,12 +7,13 @@ key that contains dots.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
-from ragstone.errors import InvalidMetadata
+from ragstone.errors import InvalidMetadata, InvalidQuery
 
 Scalar: TypeAlias = str | int | float | bool | datetime
 MetadataValue: TypeAlias = Scalar | tuple[Scalar, ...]
@@ -42,6 +43,33 @@ def checked(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
         if value is not None:
             result[key] = _checked_value(key, value)
     return result
+
+
+MAX_TOP_K = 1_000
+
+
+def digest(*parts: str | bytes, size: int = 12) -> str:
+    """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
+    state = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)
+    return state.hexdigest()
+
+
+def checked_top_k(top_k: object, limit: int = MAX_TOP_K) -> int:
+    """`top_k` if it is a whole number from 1 to `limit`; else `InvalidQuery`."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= limit:
+        raise InvalidQuery("core.top_k", value=top_k, limit=limit)
+    return top_k
+
+
+def checked_texts(texts: Sequence[str], name: str = "texts") -> Sequence[str]:
+    """`texts` if it is a list of texts; one text alone is a list of its letters, which nobody means."""
+    if isinstance(texts, (str, bytes)) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidQuery("core.list_of_texts", name=name, value=repr(texts)[:80])
+    return texts
 
 
 def storable(text: str) -> bool:

@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
 from ragstone.messages import Language, render
-from ragstone.metadata import Metadata, checked
+from ragstone.metadata import MAX_TOP_K as MAX_TOP_K
+from ragstone.metadata import Metadata, checked, checked_texts
+from ragstone.metadata import checked_top_k as checked_top_k
+from ragstone.metadata import digest as digest
 from ragstone.place import HeadingSpan, Layout, PageSpan, Place, RowSpan
 
 if TYPE_CHECKING:
@@ -30,19 +33,8 @@ AnswerMode: TypeAlias = Literal["model", "extractive"]
 
 DEFAULT_BASE = "default"
 MAX_QUERY_LENGTH = 8_000
-MAX_TOP_K = 1_000
 MEMBER_MARK = "!/"
 """Between the uri of a container (archive, mail, PDF) and the path of a member in it."""
-
-
-def digest(*parts: str | bytes, size: int = 12) -> str:
-    """A stable name for content: `size` bytes of BLAKE2b over the parts, as hex."""
-    state = hashlib.blake2b(digest_size=size)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)
-    return state.hexdigest()
 
 
 # --- ingest path -------------------------------------------------------------------
@@ -302,20 +294,6 @@ class Query:
         for index, message in enumerate(self.history):
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidQuery("core.query_history", index=index, value=repr(message)[:80])
-
-
-def checked_texts(texts: Sequence[str], name: str = "texts") -> Sequence[str]:
-    """`texts` if it is a list of texts; one text alone is a list of its letters, which nobody means."""
-    if isinstance(texts, (str, bytes)) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidQuery("core.list_of_texts", name=name, value=repr(texts)[:80])
-    return texts
-
-
-def checked_top_k(top_k: object, limit: int = MAX_TOP_K) -> int:
-    """`top_k` if it is a whole number from 1 to `limit`; else `InvalidQuery`."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= limit:
-        raise InvalidQuery("core.top_k", value=top_k, limit=limit)
-    return top_k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

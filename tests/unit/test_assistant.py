@@ -67,7 +67,7 @@ def assistant(retriever: StoreRetriever, chat: FakeChatModel, **more: object) ->
     return Assistant(pipeline=pipeline, memory=memory)  # type: ignore[arg-type]
 
 
-async def contents(talking: Assistant, chat_id: str = "") -> list[str]:
+async def contents(talking: Assistant, chat_id: str = "c") -> list[str]:
     return [message.content for message in await talking.memory.messages(chat_id)]
 
 
@@ -76,10 +76,10 @@ async def test_a73_a71_the_next_question_knows_what_was_said_for_call_and_stream
 ) -> None:
     chat = FakeChatModel("At 22:15 [1].", "Free of charge [1].", "No idea [1].")
     talking = assistant(retriever, chat)
-    await talking.ask("When does the ferry leave?")
-    async with aclosing(talking.stream("And the dogs?")) as events:
+    await talking.ask("When does the ferry leave?", chat_id="c")
+    async with aclosing(talking.stream("And the dogs?", chat_id="c")) as events:
         assert isinstance([event async for event in events][-1], Done)
-    await talking.ask("And cats?")
+    await talking.ask("And cats?", chat_id="c")
     spoken = [message.content for message in chat.requests[-1] if message.role != "system"]
     assert spoken[:4] == [
         "When does the ferry leave?",
@@ -173,9 +173,9 @@ async def test_a80_a_failure_is_the_last_event_of_a_stream_and_raised_by_a_call(
 async def test_a_question_to_which_nothing_was_said_is_not_remembered(retriever: StoreRetriever) -> None:
     talking = assistant(retriever, FakeChatModel(DOWN, "At 22:15 [1]."))
     with pytest.raises(ProviderUnavailable):
-        await talking.ask("When does the ferry leave?")
+        await talking.ask("When does the ferry leave?", chat_id="c")
     assert await contents(talking) == []
-    await talking.ask("When does the ferry leave?")
+    await talking.ask("When does the ferry leave?", chat_id="c")
     assert len(await contents(talking)) == 2
 
 
@@ -185,7 +185,7 @@ async def test_c40_an_answer_that_is_left_keeps_what_was_said(retriever: StoreRe
     talking = assistant(retriever, chat)
 
     async def read(scope: anyio.CancelScope) -> None:
-        async with aclosing(talking.stream("When does the ferry leave?")) as events:
+        async with aclosing(talking.stream("When does the ferry leave?", chat_id="c")) as events:
             async for event in events:
                 if isinstance(event, Delta):
                     if way == "close":
@@ -204,9 +204,9 @@ async def test_a35_w27_w12_a_follow_up_is_made_whole_and_a_first_question_costs_
 ) -> None:
     rewriting = FakeChatModel("What does a bicycle cost on the ferry?")
     talking = assistant(retriever, FakeChatModel("9 euros [1]."), transform=[Compress(rewriting)])
-    await talking.ask("When does the ferry leave?")
+    await talking.ask("When does the ferry leave?", chat_id="c")
     assert rewriting.requests == []
-    answer = await talking.ask("And a bicycle?")
+    answer = await talking.ask("And a bicycle?", chat_id="c")
     assert len(rewriting.requests) == 1
     asked = rewriting.requests[0][-1].content
     assert "user: When does the ferry leave?" in asked

@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 from anyio import CapacityLimiter, create_task_group, from_thread, to_thread
 
 from ragstone.errors import MissingExtra, ModelUnavailable, TextTooLong
-from ragstone.types import Vectors, checked_texts
+from ragstone.metadata import checked_texts
+from ragstone.types import Vectors
 
 if TYPE_CHECKING:
     import numpy as np

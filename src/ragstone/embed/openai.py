@@ -19,7 +19,8 @@ from ragstone.errors import (
     ProviderUnavailable,
     TextTooLong,
 )
-from ragstone.types import Vectors, checked_texts, digest
+from ragstone.metadata import checked_texts
+from ragstone.types import Vectors, digest
 
 if TYPE_CHECKING:
     import numpy as np

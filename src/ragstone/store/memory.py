@@ -19,6 +19,7 @@ import numpy as np
 
 from ragstone.errors import InvalidStage, ModelMismatch
 from ragstone.filters import matches
+from ragstone.metadata import checked_texts
 from ragstone.place import Layouts
 from ragstone.protocols import Fuser
 from ragstone.store.bm25 import BM25_B, BM25_K1, MAX_TERMS
@@ -41,7 +42,6 @@ from ragstone.types import (
     Scope,
     Score,
     Vectors,
-    checked_texts,
     checked_top_k,
 )
 

@@ -18,6 +18,7 @@ from psycopg import errors
 from psycopg.rows import dict_row
 
 from ragstone.errors import BaseNotFound, InvalidStage, NotFound
+from ragstone.metadata import checked_texts
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.protocols import Fuser, VectorIndex
@@ -41,7 +42,7 @@ from ragstone.store.outbox import OnFilled
 from ragstone.store.searching import FETCH, Search, placed
 from ragstone.store.statements import COLUMNS, QUERIES, Sql, View, count_chunks
 from ragstone.terms import analyze
-from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_texts, checked_top_k
+from ragstone.types import Chunk, DeletionReport, Document, Hit, Scope, Vectors, checked_top_k
 
 if TYPE_CHECKING:
     import numpy as np

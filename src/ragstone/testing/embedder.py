@@ -13,7 +13,8 @@ import anyio.lowlevel
 
 from ragstone.errors import TextTooLong
 from ragstone.late import passage_tokens, question_tokens
-from ragstone.types import Vectors, checked_texts
+from ragstone.metadata import checked_texts
+from ragstone.types import Vectors
 
 if TYPE_CHECKING:
     import numpy as np
