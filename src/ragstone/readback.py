@@ -22,7 +22,8 @@ MAX_LINE = 500
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)\w*[ \t]*$", re.MULTILINE)
 _ITEM = re.compile(
     r"^\s*(?:>\s*)?(?:\*\*)?(?:[-*+]\s+|[•·–—]\s*|[(（]?\d{1,2}(?:[.)](?!\d)|[）、．:：])\s*|[①-⑳]\s*"
-    r"|(?:q|query|question|问题|查询)\s?\d{1,2}\s*[:：.]\s*)(?:\*\*)?\s*",
+    r"|(?:q|query|question|问题|查询)\s?(?:\d{1,2}|[一二三四五六七八九十]{1,3})\s*[:：.、]\s*"
+    r"|[(（]?[一二三四五六七八九十]{1,3}[)）、．.]\s*|[(（]?[a-z](?:[.)]\s+|[）、．]\s*))(?:\*\*)?\s*",
     re.IGNORECASE,
 )
 _KINDS = (
@@ -37,6 +38,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "`": "`"}
+# Only behind a value, so that a text which ends in a comma keeps it.
+_TRAILING_COMMA = re.compile(r"(?<=[\"\d\]}el]),\s{0,20}([\]}])")
 _TRIES = 50
 """Brackets that may begin the JSON: more would make a hostile output cost seconds."""
 _INTRODUCES = (":", "：")
@@ -55,7 +58,7 @@ def read_json(output: str) -> object | None:
 
 def read_line(output: str, *, limit: int = MAX_LINE) -> str:
     """The one text a model was asked for, on one line; empty when there is none of a fit length."""
-    listed = _listed(_leading(output)) or _asked_for(output)
+    listed = _listed(leading_json(output)) or _asked_for(output)
     line = _bare(_ITEM.sub("", listed[0])) if listed else ""
     return line if len(line) <= limit else ""
 
@@ -73,7 +76,7 @@ def read_lines(output: str, n: int) -> list[str]:
 
     Where some lines are numbered or bulleted, the others are introduction and remarks.
     """
-    listed = _listed(_leading(output)) or _listed(read_json(output), only_lists=True)
+    listed = _listed(leading_json(output)) or _listed(read_json(output), only_lists=True)
     if listed is None:
         lines = _asked_for(output)
         items = [line for line in lines if _ITEM.match(line)]
@@ -161,7 +164,7 @@ def _bare(text: str) -> str:
     return text if any(character.isalnum() for character in text) else ""
 
 
-def _leading(output: str) -> object | None:
+def leading_json(output: str) -> object | None:
     """A JSON value that begins a line; one within a sentence may be what the question is about."""
     text = without_thinking(output)
     found = re.search(r"^[ \t]*([{\[])", text, re.MULTILINE)
@@ -191,6 +194,7 @@ def _text(item: Any) -> str | None:
 def _values(text: str, opening: str) -> Iterator[object]:
     """The JSON values that begin with `opening` and hold something."""
     decoder = json.JSONDecoder()
+    text = _TRAILING_COMMA.sub(r"\1", text)
     at = text.find(opening)
     tries = _TRIES
     while at >= 0 and tries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
@@ -27,6 +28,9 @@ class RouteAll:
 
     async def __call__(self, query: Query) -> Sequence[Retriever]:
         return self._retrievers
+
+
+_WORDS = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,15 @@ class LanguageModelRouter:
     def _read(self, output: str) -> tuple[list[str], list[str]]:
         """(names that exist, each once and in the order of the routes; names that do not)."""
         by_name = {normalised(name): name for name in self._routes}
+        # A source may be named by its place in the list too.
+        by_name = {str(n): name for n, name in enumerate(self._routes, 1)} | by_name
         said = [normalised(name) for name in _names(output)]
         chosen = {by_name[name] for name in said if name in by_name}
+        if not chosen:  # a sentence that names it
+            words = f" {' '.join(_WORDS.findall(normalised(output)))} "
+            chosen = {
+                name for name in self._routes if f" {' '.join(_WORDS.findall(normalised(name)))} " in words
+            }
         unknown = [name[:80] for name in said if name and name not in by_name]
         return [name for name in self._routes if name in chosen], unknown
 
@@ -113,8 +124,10 @@ def _names(output: str) -> list[str]:
     if isinstance(value, dict):
         fields = list(cast("dict[str, Any]", value).values())
         value = next((cast("object", field) for field in fields if isinstance(field, list)), fields)
+    if isinstance(value, int):
+        value = [value]
     if isinstance(value, list):
-        return [name for name in cast("list[Any]", value) if isinstance(name, str)]
+        return [str(name) for name in cast("list[Any]", value) if isinstance(name, (str, int))]
     for mark in "\n，、;；":
         output = output.replace(mark, ",")
     return [name.strip(" -*`\"'[]") for name in output.split(",")]

@@ -64,7 +64,8 @@ def parse(text: str) -> Filter:
 _RESERVED = frozenset({"and", "or", "not", "in", "nin", "is", "null", "true", "false"})
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _SIGN = re.compile(r"==|!=|<=|>=|<|>|&&|\|\||[()\[\],]")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
+# 5L is a whole number as Java writes it.
+_NUMBER = re.compile(r"[+-]?(?:\d+[lL]|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt][\d:.]*(?:[Zz]|[+-][\d:]+)?)?(?![\w.:+-])", re.ASCII)
 _WORD = re.compile(r"[^\W\d][\w-]*(?:\.[\w-]+)*")
 _SPACE = re.compile(r"\s+")
@@ -137,7 +138,8 @@ def _quoted(text: str, at: int) -> _Token:
 
 
 def _number(source: str, column: int) -> int | float:
-    value = int(source) if source.lstrip("+-").isdigit() else float(source)
+    digits = source.rstrip("lL")
+    value = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
     if (isinstance(value, int) and abs(value) >= 2**63) or not math.isfinite(value):
         raise InvalidFilter("filter.number", column=column, found=_shown(source))
     return value

@@ -169,12 +169,22 @@ def checked_filter(filter: Filter) -> Filter:
     """`filter` if it is well formed and small enough to be evaluated anywhere.
 
     Trees built in code meet the same limits as those read from text: 200 clauses, 2,000
-    values in lists, a depth of 250, keys of 512 characters.
+    values in lists, a depth of 250, keys of 512 characters. The two sides of an And are
+    counted apart: one may be a filter that is put beside each request's.
 
     Raises:
         InvalidFilter: too much of something, a value that is no scalar, a part that is
             no filter.
     """
+    if isinstance(filter, And):
+        _check_size(filter.left)
+        _check_size(filter.right)
+    else:
+        _check_size(filter)
+    return filter
+
+
+def _check_size(filter: Filter) -> None:
     clauses = values = 0
     for node, depth in _walk(filter):
         if depth > MAX_DEPTH:
@@ -188,7 +198,6 @@ def checked_filter(filter: Filter) -> Filter:
         if values > MAX_VALUES:
             raise InvalidFilter("filter.too_many_values", limit=MAX_VALUES)
         _check_clause(node)
-    return filter
 
 
 def _walk(filter: Filter) -> Iterator[tuple[Filter, int]]:

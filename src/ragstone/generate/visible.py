@@ -17,11 +17,19 @@ from ragstone.types import Delta, Usage
 NO_ANSWER = "<no-answer/>"
 """What a generator begins with when the passages do not answer."""
 
+_REASONING = r"(?:think|thinking|thought|reasoning|analysis)"
 _TAG = re.compile(
-    r"(?<!`)(?:<(?P<close>/?)(?:think|thinking|thought|reasoning)>|(?P<mark><no-answer\s*/?>))", re.IGNORECASE
+    rf"(?<!`)(?:(?P<close></{_REASONING}>|◁/think▷)|(?P<open><{_REASONING}>|◁think▷)"
+    # The channels of OpenAI's harmony format: only `final` is for the reader.
+    r"|(?P<channel>(?:<\|start\|>assistant)?<\|channel\|>(?P<name>[a-z]{1,20})[^<\n]{0,80}<\|message\|>)"
+    r"|(?P<end><\|end\|>|<\|return\|>|<\|start\|>assistant)"
+    r"|(?P<mark><no-answer\s*/?>))",
+    re.IGNORECASE,
 )
-_LONGEST_TAG = 24
-_MAYBE_TAG = re.compile(r"`?(?:</?[a-z]{0,9}|<no-a?n?s?w?e?r?\s?/?)?\Z", re.IGNORECASE)
+_LONGEST_TAG = 160
+_MAYBE_TAG = re.compile(
+    r"`?(?:</?[a-z]{0,9}|<no-a?n?s?w?e?r?\s?/?|◁/?[a-z]{0,5}|<\|[^\n]{0,120})?\Z", re.IGNORECASE
+)
 
 
 class TagFilter:
@@ -72,6 +80,10 @@ class TagFilter:
         if tag["mark"] is not None:
             if not self._spoke:
                 self._show(tag.group())
+        elif tag["end"] is not None:
+            self._thinking = False
+        elif tag["channel"] is not None:
+            self._thinking = tag["name"].lower() != "final"
         elif self._thinking:
             self._thinking = not tag["close"]
         elif not tag["close"] and self._line_blank:

@@ -12,7 +12,7 @@ from ragstone.errors import ProviderError
 from ragstone.instruct import ASK_SECONDS, Instruction
 from ragstone.prompts import Wording
 from ragstone.protocols import ChatModel
-from ragstone.readback import read_json
+from ragstone.readback import leading_json, read_json
 from ragstone.rerank.scoring import checked_batch_size, fields, in_batches, number
 
 BATCH_SIZE = 20
@@ -22,6 +22,9 @@ MAX_PASSAGE = 1_500
 """Characters of a passage that the judge reads."""
 
 _BEST = 10.0
+_OUT_OF = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)(?:\s*/\s*(\d{1,3}))?")
+_PASSAGE = ("passage", "index", "number", "n", "id", "passage_number", "passage_id")
+_RATED = ("grade", "score", "relevance", "rating", "relevance_score")
 _PAIR = re.compile(r"[\"\[(]?(\d{1,3})[\"\])]?\s*[:：=]\s*(\d{1,2}(?:\.\d+)?)(?![\d.])")
 
 
@@ -83,16 +86,38 @@ class ChatJudge:
         return scores
 
 
+def _grade(value: object) -> float | None:
+    """A grade from 0 to 10, also one written as 9/10."""
+    if isinstance(value, str) and (written := _OUT_OF.fullmatch(value.strip())):
+        return _BEST * float(written[1]) / (float(written[2] or _BEST) or _BEST)
+    return number(value)
+
+
+def _named(items: Sequence[object]) -> dict[int, float]:
+    """Passage number to grade, of objects that each name a passage and its grade."""
+    grades: dict[int, float] = {}
+    for item in items:
+        named = {name.lower(): value for name, value in fields(item).items()}
+        n = next((_grade(named[name]) for name in _PASSAGE if name in named), None)
+        grade = next((_grade(named[name]) for name in _RATED if name in named), None)
+        if n is not None and grade is not None and grade >= 0:
+            grades[int(n)] = grade
+    return grades
+
+
 def _grades(output: str, count: int) -> dict[int, float]:
     """Passage number to grade, of an object, a list of as many numbers, or lines such as `1: 7`."""
-    value = read_json(output)
+    value = leading_json(output) or read_json(output)
     if isinstance(value, list):
-        items = [number(item) for item in cast("list[object]", value)]
+        listed = cast("list[object]", value)
+        if grades := _named(listed):
+            return grades
+        items = [_grade(item) for item in listed]
         if len(items) == count and None not in items:
             return {n: item for n, item in enumerate(items, start=1) if item is not None and item >= 0}
     named = fields(cast("object", value))
     named = next((inner for inner in map(fields, named.values()) if inner), named)
-    found = {name.strip(" []"): number(grade) for name, grade in named.items()}
+    found = {name.strip(" []"): _grade(grade) for name, grade in named.items()}
     grades = {int(n): grade for n, grade in found.items() if n.isdecimal() and grade is not None}
     if grades:
         return {n: grade for n, grade in grades.items() if grade >= 0}
