@@ -113,6 +113,8 @@ def test_answer_json_adds_answer_and_citations() -> None:
         "answered",
         "mode",
         "audit",
+        "partial",
+        "needs_review",
         "timings_ms",
         "degraded",
     } == set(value)

@@ -513,7 +513,7 @@ async def test_without_the_packages_the_error_says_what_to_do(
     with pytest.raises(ModelUnavailable, match=r"macOS arm64.*RAGSTONE_EMBED_BASE_URL"):
         await LocalEmbedder.open(tmp_path)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(MissingExtra, match=r"ragstone\[local\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[local\]"):
         await LocalEmbedder.open(tmp_path)
 
 

@@ -221,11 +221,11 @@ async def test_c45_uploads_and_ends_of_jobs_of_one_document_never_wait_for_each_
     app: App, database: Database, base_id: str
 ) -> None:
     """Also C45: nothing is locked against readers, and no writer gets an error for another."""
-    document_id = await upload(app, base_id, "Orchids need shade.", uri="notes:1")
+    document_id = await upload(app, base_id, "Orchids need shade.", uri="notes/1")
 
     async def put(writer: int) -> None:
         for number in range(15):
-            await upload(app, base_id, f"Orchids {writer} {number}.", uri="notes:1", wake=False)
+            await upload(app, base_id, f"Orchids {writer} {number}.", uri="notes/1", wake=False)
 
     async def work() -> None:
         for _ in range(40):

@@ -100,3 +100,12 @@ async def test_a_file_name_of_any_length_is_shortened_or_refused_with_a_sentence
         if response.status_code != 202:
             assert response.headers["content-type"] == "application/problem+json"
             assert response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+async def test_a_person_who_opens_the_address_sees_a_page(talk: Talk, path: str) -> None:
+    response = await talk.client.get(path, headers={"Accept-Language": "zh-CN", "Host": "localhost"})
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "curl http://localhost" in response.text
+    assert "提问" in response.text
+    assert "default-src 'none'" in response.headers["content-security-policy"]

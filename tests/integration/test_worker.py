@@ -114,7 +114,7 @@ async def test_c2_c4_deleted_between_any_two_writes_of_a_container_nothing_is_le
     members = {f"{n}.txt": f"Orchid number {n} needs shade.".encode() for n in range(12)}
     async with working(app):
         for pause in range(8):
-            document_id = await upload(app, base_id, zipped(members), "box.zip", uri=f"box:{pause}")
+            document_id = await upload(app, base_id, zipped(members), "box.zip", uri=f"box/{pause}")
 
             async def begun(count: int = 2 * pause) -> bool:
                 return len(await rows(app, "SELECT 1 FROM documents")) >= min(count, 13)
@@ -183,7 +183,7 @@ async def ready(app: App, name: str) -> bool:
 async def test_two_workers_never_have_the_same_document(
     app: App, conninfo: str, base_id: str, tmp_path: Path
 ) -> None:
-    await upload(app, base_id, "First.", uri="notes:1")
+    await upload(app, base_id, "First.", uri="notes/1")
     gate = Gate()
     async with (
         working(app, read=gate),
@@ -192,8 +192,8 @@ async def test_two_workers_never_have_the_same_document(
     ):
         await gate.wait()
         for number in range(5):
-            await upload(app, base_id, f"Version {number}.", uri="notes:1")
-        await upload(app, base_id, "Ferns like it wet.", uri="notes:2")
+            await upload(app, base_id, f"Version {number}.", uri="notes/1")
+        await upload(app, base_id, "Ferns like it wet.", uri="notes/2")
         await until(lambda: two(gate))
         assert len({job.document_id for job in gate.jobs}) == 2
         gate.open.set()

@@ -382,7 +382,7 @@ def owned(owner: str) -> Cleaner:
     return enriched({"owner": owner})
 
 
-async def test_c07_a_changed_stage_reads_the_document_again() -> None:
+async def test_a_changed_stage_reads_the_document_again() -> None:
     """The owner in the metadata is the new one, and nothing is embedded for it."""
     store, embedder = MemoryStore(), FakeEmbedder()
     first = pipeline(store, embedder, clean=[owned("ann")])

@@ -112,7 +112,7 @@ def verify_deleted(document: DeletedId, as_json: Json = False) -> int:
         terminal.emit(proof_json(proof))
     else:
         moment = f"{proof.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}"
-        terminal.line(say("cli.proof_deleted", document_id=document, moment=moment))
+        terminal.line(say("cli.proof_deleted", document_id=proof.document_id, moment=moment))
         # Of the application's tables it is not on record how many went.
         gone = {table: f"{count:,}" for table, count in proof.deleted.items()}
         rows = [(table, gone.get(table, "-"), f"{left:,}") for table, left in proof.left.items()]

@@ -42,7 +42,7 @@ class StillWaiting:
 
     def __init__(self, terminal: Terminal, *, seconds: float = WAITING_S) -> None:
         self._timer: threading.Timer | None = None
-        if terminal.err.is_terminal:
+        if sys.stderr.isatty():
             self._timer = threading.Timer(seconds, lambda: terminal.note(say("cli.still_waiting")))
             self._timer.daemon = True
             self._timer.start()

@@ -82,14 +82,24 @@ async def remove_base(parts: App, caller: Caller, base_id: str) -> DeletionRepor
     raise Conflict("base.restless", base_id=base_id)
 
 
+SHORTEST_ID = 6
+
+
 async def proof(parts: App, document_id: str) -> Proof:
     """What is left of a deleted document in the tables of the library and of the application.
 
-    Of `blobs` those count that nothing names: which one was the document's is not on record.
+    Of `blobs` those count that nothing names: which one was the document's is not on record. As
+    where a document is named to be deleted, the first 6 characters of its id will do.
 
     Raises:
         NotFound: no deletion of this document is on record.
     """
+    if len(document_id) >= SHORTEST_ID and storable(document_id):
+        async with (await parts.database()).connection() as connection:
+            cursor = await connection.execute(QUERIES["deleted_documents"], {"beginning": document_id})
+            rows = await cursor.fetchall()
+        if len(rows) == 1:
+            document_id = cast(str, rows[0][0])
     found = await (await parts.store()).proof_of_deletion(document_id)
     async with (await parts.database()).connection() as connection:
         rows = await _all(connection, "left_of_document", {"document_id": document_id})

@@ -90,7 +90,7 @@ class Settings:
     """What reranks the passages of an answer: a server in the shape of Cohere's API (Jina, vLLM, ...),
     of DashScope or of text-embeddings-inference; `judge` asks the chat model. Empty: nothing."""
     rerank_base_url: str = ""
-    """Such as `https://api.jina.ai/v1` or `http://localhost:8080`."""
+    """Such as `https://api.jina.ai/v1` or `http://localhost:8081`."""
     rerank_model: str = ""
     rerank_api_key: str = field(default="", repr=False)
     rerank_top_n: int = 5

@@ -27,6 +27,7 @@ from ragstone.kb.api import (
     openapi,
     sessions,
     uploads,
+    welcome,
 )
 from ragstone.kb.api.body import Bodies
 from ragstone.kb.api.door import Door
@@ -47,6 +48,7 @@ ROUTERS = (
     jobs.router,
     keys.router,
     audit.router,
+    welcome.router,
 )
 
 

@@ -15,11 +15,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragstone.errors import Forbidden, InputError, NotFound, RagstoneError, Unauthorized
+from ragstone.kb.api import welcome
 from ragstone.kb.api.problems import problem
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", *welcome.PATHS})
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 LONGEST_KEY = 256

@@ -33,3 +33,7 @@ SELECT c.chunk_id
 FROM chunks c JOIN generations g USING (generation_id)
 WHERE c.document_id = %(document_id)s AND g.state = 'active'
 ORDER BY c.index
+
+-- name: deleted_documents
+-- Deletions on record whose id begins so; two are enough to say that it is not one.
+SELECT DISTINCT document_id FROM deletions WHERE starts_with(document_id, %(beginning)s) LIMIT 2
