@@ -226,7 +226,7 @@ def test_no_endpoint_shows_a_key_of_one_base_anything_of_another(world: World, r
     admin, client = world.api("admin"), world.clients[role]
     before = _seen(admin, world)
     own = world.mine | _talk(world.api(role), world.mine["base_id"])
-    nowhere = dict.fromkeys(own, NOWHERE) | {"bases": [NOWHERE], "job_id": 2**62}
+    nowhere = dict.fromkeys(own, NOWHERE) | {"bases": [NOWHERE]}
     faults: list[str] = []
     for name in operations(world.deployed):
         for theirs, missing in _mixed(name, own, world.theirs, nowhere):
@@ -306,6 +306,39 @@ def test_no_filter_widens_what_a_key_sees(
     asked = api.ask(f"Where does the {CANARY} sleep?", chosen, filter=wanted(world))
     assert "ninety-one" not in shown(asked)
     assert {source["base_id"] for source in asked["sources"]} <= {world.mine["base_id"]}
+
+
+def test_the_score_of_a_probe_says_nothing_of_hidden_bases(world: World) -> None:
+    """Equal to the last digit: how often a hidden base holds a word, or whether it does, weighs nothing."""
+    api, both = world.api("editor"), world.api("both")
+    base_id = world.mine["base_id"]
+    for number, word in enumerate((CANARY, "Grottenolm", "pier")):
+        api.upload(base_id, (f"probe {number}.md", f"{word} harbour lantern.".encode()))
+    api.settled(base_id)
+
+    def scores() -> dict[tuple[str, str], Any]:
+        asked = (CANARY, f"{CANARY} lantern", "Grottenolm lantern", "pier lantern nowhere")
+        return {
+            (text, mode): [(hit["chunk_id"], hit["scores"]) for hit in api.search(text, None, mode=mode)]
+            for text in asked
+            for mode in ("text", "hybrid")
+        }
+
+    before = scores()
+    assert all(before.values())
+    hidden = world.theirs["base_id"]
+    for number in range(5):
+        both.upload(hidden, (f"more {number}.md", f"{CANARY} {number}: a Grottenolm and a lantern.".encode()))
+        both.settled(hidden)
+        assert scores() == before
+
+
+def test_ids_of_jobs_say_nothing_of_other_jobs(world: World) -> None:
+    """A number that counts would tell a key how much is done in bases that it cannot see."""
+    api = world.api("editor")
+    items = api.call("GET", "/api/jobs", params={"base_id": world.mine["base_id"]})["items"]
+    assert items
+    assert all(re.fullmatch(r"[0-9a-f]{32}", job["job_id"]) for job in items)
 
 
 def test_what_a_key_may_not_see_never_reaches_the_model(world: World, chat_provider: Any) -> None:

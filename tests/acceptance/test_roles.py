@@ -65,7 +65,7 @@ BODIES: dict[str, Any] = {
     "PATCH /api/documents/{document_id}/chunks/{chunk_id}": {"enabled": True},
     "POST /api/keys": {"name": "k", "role": "reader"},
 }
-NOWHERE = {"key_id": "none", "chunk_id": "none", "job_id": "999999999", "message_id": "none"}
+NOWHERE = {"key_id": "none", "chunk_id": "none", "job_id": "none", "message_id": "none"}
 
 
 @dataclass(frozen=True, kw_only=True)

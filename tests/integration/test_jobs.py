@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from pathlib import Path
 
 import anyio
 import pytest
@@ -12,6 +16,7 @@ from ragstone.kb import audit, jobs
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER, Caller
 from ragstone.kb.jobs import MAX_ATTEMPTS, Job
+from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Database
 from working import rows, states, upload
 
@@ -55,7 +60,7 @@ async def test_a_document_has_one_job_and_what_is_asked_while_it_runs_is_done_af
 ) -> None:
     document_id = await upload(app, base_id, "Orchids need shade.")
 
-    async def ask_again() -> int:
+    async def ask_again() -> str:
         async with database.transaction() as connection:
             (queued,) = await jobs.enqueue_index(connection, [document_id])
             return queued
@@ -76,10 +81,42 @@ async def test_a_document_has_one_job_and_what_is_asked_while_it_runs_is_done_af
     assert await file(app) == ("ready", None, None)
 
 
+async def test_ids_of_jobs_say_nothing_of_other_jobs_also_of_those_queued_before(
+    conninfo: str, tmp_path: Path
+) -> None:
+    """What was queued under a number by an earlier version gets a random id too, and keeps its turn."""
+    folder = files("ragstone.kb") / "migrations"
+    first = "0001_application.sql"
+    (tmp_path / first).write_bytes((folder / first).read_bytes())
+    async with await Database.open(conninfo) as database, database.connection() as connection:
+        await prepare_server(connection)
+        await migrate(connection, "library", files("ragstone.store") / "migrations")
+        await migrate(connection, "kb", tmp_path)
+        names = [f"base {n}" for n in range(20)]
+        await connection.execute(
+            "INSERT INTO bases (base_id, name) SELECT n, n FROM unnest(%s::text[]) n", [names]
+        )
+        await connection.execute(
+            "INSERT INTO jobs (kind, base_id) SELECT 'reindex', n FROM unnest(%s::text[]) n", [names]
+        )
+        await connection.commit()
+        await migrate(connection, "kb", folder)
+        await connection.commit()
+        taken = [job async for job in _each(database)]
+    assert [job.base_id for job in taken] == names
+    assert len({job.job_id for job in taken}) == 20
+    assert all(re.fullmatch("[0-9a-f]{32}", job.job_id) for job in taken)
+
+
+async def _each(database: Database) -> AsyncIterator[jobs.Job]:
+    while (job := await jobs.take(database, worker="w", lease=30)) is not None:
+        yield job
+
+
 async def test_w11_many_takers_get_each_job_once(app: App, database: Database, base_id: str) -> None:
     for number in range(20):
         await upload(app, base_id, f"Orchid {number}.", wake=False)
-    found: list[int] = []
+    found: list[str] = []
 
     async def take_all() -> None:
         while (job := await jobs.take(database, worker="w", lease=30)) is not None:

@@ -381,5 +381,5 @@ async def test_a_job_that_is_taken_away_ends_within_a_part_of_its_lease(
                 await ended.wait()
 
 
-async def job_ids(app: App) -> list[int]:
+async def job_ids(app: App) -> list[str]:
     return [row[0] for row in await rows(app, "SELECT job_id FROM jobs")]

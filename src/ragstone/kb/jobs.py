@@ -43,7 +43,7 @@ _STATUS: Mapping[str, str] = {"done": "ready", "queued": "pending", "dead": "fai
 class Job:
     """A job that was taken. `worker_id` is new each time, so that no earlier holder passes for this one."""
 
-    job_id: int
+    job_id: str
     kind: JobKind
     base_id: str
     document_id: str | None
@@ -59,7 +59,7 @@ class Job:
 class JobInfo:
     """A job as people see it; `name` is the file's. `progress` is the share of `stage` that is done."""
 
-    job_id: int
+    job_id: str
     kind: JobKind
     base_id: str
     document_id: str | None
@@ -79,7 +79,7 @@ class JobInfo:
 # --- making jobs -------------------------------------------------------------------
 
 
-async def enqueue_index(connection: Connection, document_ids: Sequence[str]) -> list[int]:
+async def enqueue_index(connection: Connection, document_ids: Sequence[str]) -> list[str]:
     """Queue the reading of files in the caller's transaction; the jobs. Wake workers once it is committed.
 
     One that is queued already is due at once; one that is running begins anew when it ends.
@@ -92,7 +92,7 @@ async def enqueue_index(connection: Connection, document_ids: Sequence[str]) -> 
     return [row[0] for row in await (await connection.execute(QUERIES["enqueue_index"], values)).fetchall()]
 
 
-async def enqueue_reindex(connection: Connection, base_id: str) -> int:
+async def enqueue_reindex(connection: Connection, base_id: str) -> str:
     """As `enqueue_index`, for building a base anew.
 
     Raises:
@@ -105,7 +105,7 @@ async def enqueue_reindex(connection: Connection, base_id: str) -> int:
     except ForeignKeyViolation as error:
         raise BaseNotFound("access.base", base_id=base_id) from error
     assert row is not None
-    return cast(int, row[0])
+    return cast(str, row[0])
 
 
 async def restart(connection: Connection, document_id: str) -> None:
@@ -297,9 +297,11 @@ async def listing(
     return await rows.page(database, JobInfo, "list_jobs", values, limit=limit, offset=offset)
 
 
-async def one(database: Database, caller: Caller, job_id: int) -> JobInfo:
+async def one(database: Database, caller: Caller, job_id: str) -> JobInfo:
     """Raises Forbidden; NotFound, also for one of a base that the caller may not see."""
     caller.require("editor")
+    if not storable(job_id):
+        raise NotFound("jobs.not_found", job_id=repr(job_id))
     values = _seen(caller) | {"job_id": job_id, "limit": 1, "offset": 0}
     async with database.connection() as connection:
         found = await rows.read(connection, JobInfo, "list_jobs", values)
@@ -315,7 +317,7 @@ def _seen(caller: Caller, base_id: str | None = None) -> dict[str, object]:
     return {"bases": bases, "job_id": None, "base_id": base_id, "state": None}
 
 
-async def cancel(database: Database, caller: Caller, job_id: int) -> JobInfo:
+async def cancel(database: Database, caller: Caller, job_id: str) -> JobInfo:
     """Stop a job; its file is failed and can be tried again. What answered before goes on.
 
     Raises:
@@ -331,7 +333,7 @@ async def cancel(database: Database, caller: Caller, job_id: int) -> JobInfo:
             code, values = described(Conflict("jobs.cancelled"))
             told = {"error_code": code, "error_values": Jsonb(values), "failures": None}
             await _end_file(connection, job.document_id, "cancelled", told)
-        await audit.record(connection, caller, "job.cancel", base_id=job.base_id, subject=str(job_id))
+        await audit.record(connection, caller, "job.cancel", base_id=job.base_id, subject=job_id)
     return await one(database, caller, job_id)
 
 
@@ -352,8 +354,8 @@ async def reindex(database: Database, caller: Caller, base_id: str) -> JobInfo:
 
 
 async def replay(
-    database: Database, caller: Caller, *, base_id: str | None = None, job_id: int | None = None
-) -> list[int]:
+    database: Database, caller: Caller, *, base_id: str | None = None, job_id: str | None = None
+) -> list[str]:
     """Queue dead jobs anew: those of a base, or all that the caller may see; the new ids.
 
     With `job_id` that one, which may also have been cancelled.
@@ -375,6 +377,5 @@ async def replay(
         queued = await enqueue_index(connection, document_ids)
         queued += [await enqueue_reindex(connection, base) for base, of_file in dead if of_file is None]
         if queued:
-            subjects = list(map(str, queued))
-            await audit.record_each(connection, caller, "job.replay", subjects, base_id=base_id)
+            await audit.record_each(connection, caller, "job.replay", queued, base_id=base_id)
     return queued

@@ -62,7 +62,8 @@ CREATE INDEX files_status ON files (base_id, status);
 -- Work to do, and the one truth about it. Whoever takes a job holds it until `lease_until` and
 -- says so again and again; what a dead worker held becomes free by itself.
 CREATE TABLE jobs (
-    job_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- Their order.
+    seq          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind         text COLLATE "C" NOT NULL CHECK (kind IN ('index', 'reindex')),
     base_id      text COLLATE "C" NOT NULL REFERENCES bases ON DELETE CASCADE,
     -- Of `index`: the file.
@@ -84,6 +85,8 @@ CREATE TABLE jobs (
     created_at   timestamptz NOT NULL DEFAULT now(),
     started_at   timestamptz,
     finished_at  timestamptz,
+    -- Random, so that it says nothing of the jobs of others.
+    job_id       text COLLATE "C" NOT NULL UNIQUE DEFAULT replace(gen_random_uuid()::text, '-', ''),
     CHECK ((kind = 'index') = (document_id IS NOT NULL))
 );
 
@@ -91,7 +94,7 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_document ON jobs (document_id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX jobs_reindex ON jobs (base_id) WHERE kind = 'reindex' AND state IN ('queued', 'running');
 CREATE INDEX jobs_of_document ON jobs (document_id);
-CREATE INDEX jobs_waiting ON jobs (run_after, job_id) WHERE state = 'queued';
+CREATE INDEX jobs_waiting ON jobs (run_after, seq) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (lease_until) WHERE state = 'running';
 
 -- Who may do what. The key itself is not stored.

@@ -78,7 +78,7 @@ class Uploaded:
 
     document_id: str
     outcome: Outcome
-    job_id: int | None = None
+    job_id: str | None = None
 
 
 class Spool:

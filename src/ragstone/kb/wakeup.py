@@ -44,7 +44,7 @@ _ANSWER_S = 3 * BLOCK_S
 class Wakeup(Protocol):
     """`notify` in one process ends `wait` in another."""
 
-    async def notify(self, job_ids: Sequence[int] = ()) -> None:
+    async def notify(self, job_ids: Sequence[str] = ()) -> None:
         """Jobs were queued, and that is committed. Never fails: whoever looks finds them anyway."""
         ...
 
@@ -67,7 +67,7 @@ class NotifyWakeup:
         self._listening = AsyncExitStack()
         self._connection: Connection | None = None
 
-    async def notify(self, job_ids: Sequence[int] = ()) -> None:
+    async def notify(self, job_ids: Sequence[str] = ()) -> None:
         del job_ids
         try:
             async with self._database.connection() as connection:
@@ -139,13 +139,13 @@ class StreamWakeup:
         client = await anyio.to_thread.run_sync(_client, url)
         return cls(client, f"{parts.hostname}:{parts.port or 6379}", claim_after=claim_after)
 
-    async def notify(self, job_ids: Sequence[int] = ()) -> None:
+    async def notify(self, job_ids: Sequence[str] = ()) -> None:
         if anyio.current_time() < self._quiet_until:
             return
         try:
             with anyio.fail_after(_NOTIFY_S):
                 async with self._client.pipeline(transaction=False) as pipeline:
-                    for job_id in list(job_ids)[:MAX_LENGTH] or [0]:
+                    for job_id in list(job_ids)[:MAX_LENGTH] or [""]:
                         pipeline.xadd(STREAM, {"job": job_id}, maxlen=MAX_LENGTH)
                     await pipeline.execute()
         except (*_failures(), TimeoutError) as error:

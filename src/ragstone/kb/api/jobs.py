@@ -18,14 +18,14 @@ from ragstone.messages import Language
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
-JobId = Annotated[int, Path(ge=1, lt=2**63)]
+JobId = Annotated[str, Path(max_length=64)]
 OfBase = Annotated[str | None, Query(max_length=64, description="Only jobs of this base.")]
 
 
 class JobView(BaseModel):
     """Work on a file (`index`) or on a whole base (`reindex`)."""
 
-    job_id: int
+    job_id: str
     kind: JobKind
     base_id: str
     document_id: str | None
@@ -46,7 +46,7 @@ class JobView(BaseModel):
 class Queued(BaseModel):
     """Jobs that were queued anew."""
 
-    job_ids: list[int]
+    job_ids: list[str]
 
 
 @router.get("/jobs")
@@ -99,7 +99,7 @@ async def reindex_base(request: Request, parts: Parts, who: Who, base_id: BaseId
     return _view(job, wanted_language(request))
 
 
-async def _queued(parts: Parts, job_ids: list[int]) -> Queued:
+async def _queued(parts: Parts, job_ids: list[str]) -> Queued:
     if job_ids:
         await (await parts.wakeup()).notify(job_ids)
     return Queued(job_ids=job_ids)

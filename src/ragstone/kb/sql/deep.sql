@@ -15,10 +15,10 @@ WITH active AS (
     SELECT 'lost_files', f.document_id FROM files f
     WHERE f.status = 'ready' AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.document_id = f.document_id)
     UNION ALL
-    SELECT 'lost_jobs', j.job_id::text FROM jobs j
+    SELECT 'lost_jobs', j.job_id FROM jobs j
     WHERE j.document_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files f WHERE f.document_id = j.document_id)
     UNION ALL
-    SELECT 'silent_jobs', j.job_id::text FROM jobs j WHERE j.state = 'running' AND j.lease_until < now()
+    SELECT 'silent_jobs', j.job_id FROM jobs j WHERE j.state = 'running' AND j.lease_until < now()
     UNION ALL
     SELECT 'loose_blobs', b.blob_hash FROM blobs b
     WHERE NOT EXISTS (SELECT 1 FROM files f WHERE f.blob_hash = b.blob_hash)

@@ -24,9 +24,9 @@ RETURNING job_id
 
 -- name: take_job
 WITH next AS (
-    SELECT job_id FROM jobs
+    SELECT seq FROM jobs
     WHERE state = 'queued' AND run_after <= now()
-    ORDER BY run_after, job_id
+    ORDER BY run_after, seq
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 )
@@ -34,7 +34,7 @@ UPDATE jobs j
 SET state = 'running', attempts = j.attempts + 1, worker_id = %(worker_id)s,
     lease_until = now() + make_interval(secs => %(lease)s),
     started_at = now(), finished_at = NULL, stage = '', progress = 0
-FROM next WHERE j.job_id = next.job_id
+FROM next WHERE j.seq = next.seq
 RETURNING j.job_id, j.kind, j.base_id, j.document_id, j.attempts, j.worker_id
 
 -- name: next_job
@@ -104,16 +104,16 @@ WHERE job_id = %(job_id)s AND state IN ('queued', 'running')
 SELECT j.job_id, j.kind, j.base_id, j.document_id, f.name, j.state, j.stage, j.progress, j.attempts,
        j.error_code, j.error_values, j.run_after, j.created_at, j.started_at, j.finished_at
 FROM jobs j LEFT JOIN files f USING (document_id)
-WHERE (%(job_id)s::bigint IS NULL OR j.job_id = %(job_id)s)
+WHERE (%(job_id)s::text IS NULL OR j.job_id = %(job_id)s)
   AND (%(bases)s::text[] IS NULL OR j.base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR j.base_id = %(base_id)s)
   AND (%(state)s::text IS NULL OR j.state = %(state)s)
-ORDER BY j.job_id DESC
+ORDER BY j.seq DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: replayable_jobs
 SELECT base_id, document_id FROM jobs
-WHERE (%(job_id)s::bigint IS NULL AND state = 'dead'
+WHERE (%(job_id)s::text IS NULL AND state = 'dead'
        OR job_id = %(job_id)s AND state IN ('dead', 'cancelled'))
   AND (%(bases)s::text[] IS NULL OR base_id = ANY (%(bases)s))
   AND (%(base_id)s::text IS NULL OR base_id = %(base_id)s)
