@@ -17,7 +17,7 @@ from psycopg.errors import ForeignKeyViolation
 
 from ragstone.errors import BaseNotFound, InvalidStage
 from ragstone.filters import And, Compare, Equal, Filter, Not, Present
-from ragstone.fuse import weighted
+from ragstone.fuse import hybrid, weighted
 from ragstone.postgres.migrate import migrate, prepare_server
 from ragstone.postgres.pool import Connection, Database
 from ragstone.store.encoding import vector_text
@@ -361,7 +361,7 @@ async def test_scores_of_a_base_tell_nothing_of_what_another_holds(
     alone = [await scores(store, question, scope) for question in questions]
     assert all(alone)
     exact = PostgresStore(database, exact_rows=1_000)
-    hybrid = [await hybrid_scores(exact, question, scope) for question in questions]
+    both = [await hybrid_scores(exact, question, scope) for question in questions]
     for n in range(3):
         lines = [f"merger redundancy {' '.join(words[n : n + 20])}"] * 400
         await put(store, f"b:{n}", *lines, base_id="b")
@@ -370,7 +370,7 @@ async def test_scores_of_a_base_tell_nothing_of_what_another_holds(
         for fresh in (store, PostgresStore(database, exact_rows=exact_rows)):
             assert [await scores(fresh, question, scope) for question in questions] == alone
         exact = PostgresStore(database, exact_rows=1_000)
-        assert [await hybrid_scores(exact, question, scope) for question in questions] == hybrid
+        assert [await hybrid_scores(exact, question, scope) for question in questions] == both
 
 
 async def put_common_words(store: PostgresStore, *, base: str = "default") -> list[str]:
@@ -393,6 +393,56 @@ async def hybrid_scores(store: PostgresStore, question: str, scope: Scope) -> li
         question, vectors(X), scope=scope, top_k=10, fuse=weighted, candidates=50
     )
     return [hit.scores for hit in found]
+
+
+_MANY = """
+WITH kept AS (
+    INSERT INTO bases (base_id, name) VALUES ('hidden', 'hidden')
+), generation AS (
+    INSERT INTO generations (base_id, model_id, state) SELECT 'hidden', model_id, 'active' FROM models
+    RETURNING generation_id
+), one AS (
+    INSERT INTO documents VALUES ('d', 'hidden', 'u:d', '', '', '', '', '[]', '[]', '{}', '[]', '[]')
+), held AS (
+    INSERT INTO generation_documents SELECT generation_id, 'd', 100000, 900000 FROM generation
+)
+INSERT INTO chunks (chunk_id, document_id, generation_id, base_id, index, text, start_at, end_at, context,
+                    headings, metadata, terms, term_count)
+SELECT 'made' || n, 'd', generation_id, 'hidden', n, '', 0, 0, '', '[]', '{}',
+       CASE WHEN n % 2 = 0 THEN '''alpha'':1 ''secret'':2'::tsvector ELSE '''alpha'':1'::tsvector END, 9
+FROM generation, generate_series(1, 100000) AS n
+"""
+
+
+@pytest.mark.parametrize("exact_rows", [EXACT_ROWS, 10_000])
+async def test_a_score_says_nothing_of_a_hundred_thousand_hidden_chunks(
+    database: Database, exact_rows: int
+) -> None:
+    """Counted or common, a word weighs what it does inside the bases of the search, to the last digit."""
+    lines = [f"alpha beta{n % 7}" if n % 3 else f"alpha alpha secret gamma{n}" for n in range(90)]
+    await put(await PostgresStore.open(database, exact_rows=exact_rows), "u:1", *lines)
+    mine = Scope(bases=("one",))
+
+    async def found() -> list[list[tuple[str, tuple[Score, ...]]]]:
+        store = PostgresStore(database, exact_rows=exact_rows)
+        rankings = [
+            await store.search_text(text, scope=mine, top_k=90)
+            for text in ("alpha", "secret", "alpha secret unknown", "gamma3 alpha", "unknown beta1")
+            for _ in range(2)  # counted, and known from before
+        ]
+        rankings += [
+            await store.search_hybrid(text, vectors(X), scope=mine, top_k=90, fuse=hybrid, candidates=90)
+            for text in ("alpha secret unknown", "gamma3")
+        ]
+        return [[(hit.chunk.chunk_id, hit.scores) for hit in hits] for hits in rankings]
+
+    before = await found()
+    async with database.connection() as connection:
+        await connection.execute(_MANY)
+    assert await found() == before
+    async with database.connection() as connection:
+        await connection.execute("ANALYZE")
+    assert await found() == before
 
 
 async def test_dead_vectors_are_vacuumed_early_and_common_terms_counted(database: Database) -> None:
