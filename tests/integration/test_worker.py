@@ -9,12 +9,13 @@ import anyio
 import pytest
 
 from making import zipped
-from ragstone.errors import StoreUnavailable
+from ragstone.errors import StoreFull, StoreUnavailable
 from ragstone.kb import bases, jobs, removal
 from ragstone.kb.bootstrap import App
 from ragstone.kb.caller import OWNER
 from ragstone.kb.jobs import Job
 from ragstone.kb.originals import read_blob
+from ragstone.kb.readiness import Probe
 from ragstone.kb.settings import Settings
 from ragstone.testing import FakeEmbedder
 from ragstone.types import Blob, DeletionReport, Scope
@@ -87,6 +88,32 @@ async def test_a_member_that_cannot_be_read_is_named_and_the_rest_is_there(app: 
     ((failures,),) = await rows(app, "SELECT failures FROM files")
     assert [(item["name"], item["code"].partition(".")[0]) for item in failures] == [("bad.pdf", "parse")]
     assert len(await found(app, "shade")) == 1
+
+
+async def test_a_job_that_meets_a_full_disk_waits_and_the_attempt_does_not_count(
+    app: App, base_id: str
+) -> None:
+    """Until then `/readyz` says degraded, without a path of the machine."""
+
+    async def full(app: App, job: Job) -> Blob:
+        raise StoreFull("blob.disk_full")
+
+    await upload(app, base_id, ORCHIDS)
+
+    async def waits() -> bool:
+        return await rows(app, "SELECT error_code FROM jobs WHERE state = 'queued'") == [("blob.disk_full",)]
+
+    async with working(app, read=full):
+        await until(waits)
+    ((attempts, later),) = await rows(app, "SELECT attempts, run_after > now() FROM jobs")
+    assert (attempts, later) == (0, True)
+    ready = await Probe(app)()
+    assert (ready.status, ready.parts["blobs"].code) == ("degraded", "blob.no_room")
+    await rows(app, "UPDATE jobs SET run_after = now()")
+    async with working(app):
+        await settled(app)
+    assert await file(app) == ("ready", None)
+    assert (await Probe(app)()).parts["blobs"].state == "ok"
 
 
 @pytest.mark.parametrize("content", [ORCHIDS.encode(), zipped({"a.txt": b"Orchids.", "b.txt": b"Ferns."})])

@@ -148,7 +148,7 @@ class BlobStore:
         except (BaseError, OSError) as error:
             # What went wrong is in the text of the error only; how full the disk is can be seen.
             if self._folder is not None and shutil.disk_usage(self._folder).free < size:
-                raise StoreFull("blob.disk_full", where=self._where) from error
+                raise StoreFull("blob.disk_full") from error
             raise StoreUnavailable("blob.unreachable", where=self._where, reason=_reason(error)) from error
 
 

@@ -19,7 +19,7 @@ from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from ragstone.errors import BaseNotFound, Conflict, NotFound, RagstoneError, Transient
+from ragstone.errors import BaseNotFound, Conflict, NotFound, RagstoneError, StoreFull, Transient
 from ragstone.kb import audit, rows
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.caller import Caller
@@ -33,6 +33,8 @@ JobState: TypeAlias = Literal["queued", "running", "done", "dead", "cancelled"]
 MAX_ATTEMPTS = 4
 RETRY_AFTER_S = (2.0, 10.0, 60.0)
 """Before the second, third and fourth attempt."""
+FULL_S = 60.0
+"""How long a job waits that met a full disk."""
 MAX_VALUE = 500
 """Characters kept of each value that an error's sentence names."""
 
@@ -183,8 +185,11 @@ async def finish(
 async def fail(database: Database, job: Job, error: Exception) -> bool:
     """What failed for a reason that may pass is queued again, up to MAX_ATTEMPTS; else it is dead.
 
+    A full disk is nobody's fault but the machine's: the job waits, and the attempt does not count.
     False when the job was no longer ours, and nothing changed.
     """
+    if isinstance(error, StoreFull):
+        return await _end(database, job, "queued", error=error, delay=FULL_S, uncounted=-1)
     passing = isinstance(error, Transient) or not isinstance(error, RagstoneError)
     if passing and job.attempts < MAX_ATTEMPTS:
         return await _end(database, job, "queued", error=error, delay=RETRY_AFTER_S[job.attempts - 1])

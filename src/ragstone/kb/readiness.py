@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from ragstone.errors import RagstoneError
+from ragstone.errors import RagstoneError, StoreFull
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
 
@@ -80,6 +80,9 @@ class Probe:
 
     async def _blobs(self) -> None:
         await (await self._parts.blobs()).check()
+        async with (await self._parts.database()).connection() as connection:
+            if await (await connection.execute(QUERIES["waits_for_room"])).fetchone():
+                raise StoreFull("blob.no_room")
 
 
 async def _state(check: Callable[[], Awaitable[object]]) -> PartState:

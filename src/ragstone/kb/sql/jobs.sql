@@ -127,3 +127,7 @@ LISTEN ragstone_jobs
 -- name: file_to_read
 SELECT document_id, uri, name, metadata, blob_hash, media_type, version
 FROM files WHERE document_id = %(document_id)s
+
+-- name: waits_for_room
+-- A job that met a full disk, of originals or of the database.
+SELECT true FROM jobs WHERE state = 'queued' AND error_code LIKE '%%.disk_full' LIMIT 1
