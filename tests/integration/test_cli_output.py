@@ -74,7 +74,7 @@ def test_search_json_has_the_shape_of_the_contract() -> None:
         Step(stage="select", seconds=0.5),
         Step(stage="select", seconds=0.25),
     )
-    value = json.loads(as_json(search_json("q", SearchResult(hits=(hit(),), trace=trace), {"b1": "湖"})))
+    value = json.loads(as_json(search_json("q", SearchResult(hits=(hit(),), trace=trace), {"b1": "湖"}, {})))
     (found,) = value["hits"]
     assert list(value) == ["query", "hits", "timings_ms", "degraded"]
     assert list(found) == [
@@ -83,6 +83,7 @@ def test_search_json_has_the_shape_of_the_contract() -> None:
         "document_id",
         "base",
         "title",
+        "name",
         "uri",
         "page",
         "page_end",
@@ -104,7 +105,7 @@ def test_answer_json_adds_answer_and_citations() -> None:
     answer = Answer(
         text="三米 [1]。", mode="extractive", answered=True, citations=(citation(),), hits=(hit(),)
     )
-    value = json.loads(as_json(answer_json("q", answer, {})))
+    value = json.loads(as_json(answer_json("q", answer, {}, {"d1": "my lake.pdf"})))
     assert {
         "query",
         "hits",
@@ -125,6 +126,7 @@ def test_answer_json_adds_answer_and_citations() -> None:
             "document_id": "d1",
             "uri": "file:///t/my%20lake.pdf",
             "title": "Lake",
+            "name": "my lake.pdf",
             "page": 2,
             "page_end": 2,
             "place": {
@@ -164,7 +166,7 @@ def test_text_of_documents_cannot_control_the_terminal() -> None:
 
 
 def test_sources_are_numbered_quoted_and_open(capsys: pytest.CaptureFixture[str]) -> None:
-    show_sources(Terminal(), [citation(2, "x" * 500), citation(1), citation(1)])
+    show_sources(Terminal(), [citation(2, "x" * 500), citation(1), citation(1)], {})
     out = capsys.readouterr().out
     assert out.startswith(f"[1] Lake, page 2\n    “芦苇带宽三米。”\n    {Path('/t/my lake.pdf')}\n[2]")
     assert "x" * 120 in out

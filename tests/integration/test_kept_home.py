@@ -88,6 +88,23 @@ def test_it_is_asked(ragstone: CommandLine) -> None:
     assert answer["citations"][0]["page"] == 3
 
 
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [("lost property", "harbour.html"), ("退票", "渡轮须知.md"), ("luggage liability", "contract.docx")],
+)
+def test_a_passage_is_named_by_its_file(
+    ragstone: CommandLine, api: httpx.Client, question: str, name: str
+) -> None:
+    assert ragstone("search", question, "--json").json["hits"][0]["name"] == name
+    answer = ragstone("ask", question, "--json").json
+    assert name in {citation["name"] for citation in answer["citations"]}
+    assert name in ragstone("ask", question).out
+    assert api.post("/api/search", json={"query": question}).json()["hits"][0]["name"] == name
+    assert name in {
+        source["name"] for source in api.post("/api/ask", json={"question": question}).json()["sources"]
+    }
+
+
 def test_the_same_files_are_unchanged_and_nothing_is_embedded(ragstone: CommandLine) -> None:
     added = ragstone("add", *(str(PAPERS / name) for name in ADDED), "--base", "harbour", "--json")
     summary = added.events[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -62,7 +62,7 @@ def show_remarks(terminal: Terminal, answer: Answer, *, extractive: bool = True)
         terminal.note(say("cli.extractive"))
 
 
-def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
+def show_sources(terminal: Terminal, citations: Sequence[Citation], files: Mapping[str, str]) -> None:
     """Each source once, with what was taken from it and an address that opens."""
     by_number: dict[int, list[Citation]] = {}
     for citation in citations:
@@ -72,7 +72,8 @@ def show_sources(terminal: Terminal, citations: Sequence[Citation]) -> None:
         terminal.line(f"[{n}] {place(first.title or first.uri, first.place)}", style="bold")
         for quote in dict.fromkeys(_quote(citation, first) for citation in group):
             terminal.line(quote, indent=4)
-        show_address(terminal, first.uri, first.page, first.document_id, indent="    ")
+        name = files.get(first.document_id, "")
+        show_address(terminal, first.uri, first.page, first.document_id, name=name, indent="    ")
 
 
 def _quote(citation: Citation, first: Citation) -> str:
@@ -87,11 +88,12 @@ def place(title: str, place: Place) -> str:
 
 
 def show_address(
-    terminal: Terminal, uri: str, page: int | None, document_id: str, *, indent: str = ""
+    terminal: Terminal, uri: str, page: int | None, document_id: str, *, name: str = "", indent: str = ""
 ) -> None:
-    """Where a passage stands: an address that opens, or of what was uploaded the command that shows it."""
+    """Where a passage stands: an address that opens, or of an upload its name and what shows it."""
     if uri.startswith(UPLOADED) or not is_opened(uri):
-        terminal.line(f"ragstone show {document_id[:SHORT_ID]}", indent=len(indent))
+        shown = f"ragstone show {document_id[:SHORT_ID]}"
+        terminal.line(f"{name}  ({shown})" if name else shown, indent=len(indent))
     else:
         terminal.link(local_path(uri), opening(uri, page), indent=indent)
 

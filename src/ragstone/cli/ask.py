@@ -24,17 +24,22 @@ def ask(
     notices = Notices(terminal)
     text = read_question(question)
 
-    async def work(bases: KnowledgeBases) -> Answer:
+    async def work(bases: KnowledgeBases) -> tuple[Answer, dict[str, str]]:
         if terminal.streams:
-            return await _stream(bases, text)
+            answer = await _stream(bases, text)
+            return answer, await _files(bases, answer)
         with StillWaiting(terminal):
             answer = await bases.ask(text, bases=base, filter=filter, top_k=top_k)
         notices.close()
         if as_json:
-            terminal.emit(answer_json(text, answer, await bases.base_names()))
-        else:
-            show_text(terminal, answer)
-        return answer
+            files = await _files(bases, answer)
+            terminal.emit(answer_json(text, answer, await bases.base_names(), files))
+            return answer, files
+        show_text(terminal, answer)
+        return answer, await _files(bases, answer)
+
+    async def _files(bases: KnowledgeBases, answer: Answer) -> dict[str, str]:
+        return await bases.file_names({hit.chunk.document_id: hit.uri for hit in answer.hits})
 
     async def _stream(bases: KnowledgeBases, text: str) -> Answer:
         stream = bases.ask(text, bases=base, filter=filter, top_k=top_k, stream=True)
@@ -53,12 +58,12 @@ def ask(
         show_text(terminal, stream.answer, "".join(pieces))
         return stream.answer
 
-    answer = with_bases(terminal, work, notices=notices)
+    answer, files = with_bases(terminal, work, notices=notices)
     if not as_json:
         show_remarks(terminal, answer)
         if answer.citations:
             terminal.line()
-            show_sources(terminal, answer.citations)
+            show_sources(terminal, answer.citations, files)
     return 0 if answer.answered else 3
 
 

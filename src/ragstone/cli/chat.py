@@ -117,7 +117,7 @@ class _Conversation:
                 if self._last is None or not self._last.citations:
                     self._say(say("cli.chat_no_sources"))
                 elif not self._terminal.as_json:
-                    show_sources(self._terminal, self._last.citations)
+                    show_sources(self._terminal, self._last.citations, self._files(self._last))
             case _:
                 self._say(say("cli.chat_unknown", name=line))
 
@@ -142,14 +142,18 @@ class _Conversation:
         self._last = answer
         if self._terminal.as_json:
             names = cast("dict[str, str]", self._bases.base_names())
-            self._terminal.emit(answer_json(question, answer, names))
+            self._terminal.emit(answer_json(question, answer, names, self._files(answer)))
             return
         show_remarks(self._terminal, answer, extractive=self._remark_due)
         self._remark_due = self._remark_due and answer.mode != "extractive"
         if answer.citations:
             self._terminal.line()
-            show_sources(self._terminal, answer.citations)
+            show_sources(self._terminal, answer.citations, self._files(answer))
         self._terminal.line()
+
+    def _files(self, answer: Answer) -> dict[str, str]:
+        documents = {hit.chunk.document_id: hit.uri for hit in answer.hits}
+        return cast("dict[str, str]", self._bases.file_names(documents))
 
     def _remember(self, messages: tuple[Message, ...]) -> None:
         self._history = window((*self._history, *messages))

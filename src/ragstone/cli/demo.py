@@ -52,12 +52,15 @@ def demo(as_json: Json = False) -> int:
             answers.append((question, answer))
         if as_json:
             names = await bases.base_names()
+            files = await bases.file_names(
+                {hit.chunk.document_id: hit.uri for _, answer in answers for hit in answer.hits}
+            )
             terminal.emit(
                 {
                     "base": BASE,
                     "folder": str(folder),
                     "documents": len(result.files),
-                    "answers": [answer_json(question, answer, names) for question, answer in answers],
+                    "answers": [answer_json(question, answer, names, files) for question, answer in answers],
                 }
             )
         return answers
@@ -95,4 +98,4 @@ def _show(terminal: Terminal, number: int, question: str, answer: Answer) -> Non
     terminal.line(answer.text)
     if answer.citations:
         terminal.line()
-        show_sources(terminal, answer.citations)
+        show_sources(terminal, answer.citations, {})

@@ -45,18 +45,19 @@ def search(
     terminal = Terminal(as_json=as_json)
     text = read_question(question)
 
-    async def work(bases: KnowledgeBases) -> tuple[SearchResult, dict[str, str]]:
+    async def work(bases: KnowledgeBases) -> tuple[SearchResult, dict[str, str], dict[str, str]]:
         result = await bases.search(
             text, bases=base, mode=mode, top_k=top_k, min_score=min_score, filter=filter, rerank=rerank
         )
-        return result, await bases.base_names()
+        files = await bases.file_names({hit.chunk.document_id: hit.uri for hit in result.hits})
+        return result, await bases.base_names(), files
 
-    result, names = with_bases(terminal, work)
+    result, names, files = with_bases(terminal, work)
     if as_json:
-        terminal.emit(search_json(text, result, names))
+        terminal.emit(search_json(text, result, names, files))
     else:
         for rank, hit in enumerate(result.hits, 1):
-            _show(terminal, rank, hit, names, text)
+            _show(terminal, rank, hit, names, files, text)
         for code in result.degraded:
             terminal.note(degraded_text(code), style="yellow")
         if not result.hits:
@@ -64,7 +65,9 @@ def search(
     return 0 if result.hits else 3
 
 
-def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], question: str) -> None:
+def _show(
+    terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], files: dict[str, str], question: str
+) -> None:
     scores = "  ".join(f"{score.scale} {score.value:.4g}" for score in hit.scores[-1:])
     base = names.get(hit.base_id, hit.base_id)
     terminal.line(
@@ -72,4 +75,5 @@ def _show(terminal: Terminal, rank: int, hit: Hit, names: dict[str, str], questi
     )
     snippet = shortened(hit.chunk.text, SNIPPET_LENGTH)
     terminal.line(snippet, indent=3, marked=highlights(question, snippet))
-    show_address(terminal, hit.uri, hit.chunk.page, hit.chunk.document_id, indent="   ")
+    name = files.get(hit.chunk.document_id, "")
+    show_address(terminal, hit.uri, hit.chunk.page, hit.chunk.document_id, name=name, indent="   ")

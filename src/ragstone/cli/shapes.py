@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 Json = dict[str, object]
 
 
-def search_json(query: str, result: SearchResult, names: Mapping[str, str]) -> Json:
+def search_json(query: str, result: SearchResult, names: Mapping[str, str], files: Mapping[str, str]) -> Json:
     return {
         "query": query,
         "hits": [
-            {**hit_json(rank, hit, names), "highlights": _highlights(query, hit)}
+            {**hit_json(rank, hit, names, files), "highlights": _highlights(query, hit)}
             for rank, hit in enumerate(result.hits, 1)
         ],
         "timings_ms": timings_json(result.trace),
@@ -47,7 +47,7 @@ def _highlights(query: str, hit: Hit) -> list[Json]:
     ]
 
 
-def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:
+def answer_json(query: str, answer: Answer, names: Mapping[str, str], files: Mapping[str, str]) -> Json:
     return {
         "query": query,
         "answer": answer.text,
@@ -55,21 +55,22 @@ def answer_json(query: str, answer: Answer, names: Mapping[str, str]) -> Json:
         "partial": answer.partial,
         "needs_review": needs_review(answer.audit),
         "mode": answer.mode,
-        "citations": [citation_json(citation) for citation in answer.citations],
-        "hits": [hit_json(rank, hit, names) for rank, hit in enumerate(answer.hits, 1)],
+        "citations": [citation_json(citation, files) for citation in answer.citations],
+        "hits": [hit_json(rank, hit, names, files) for rank, hit in enumerate(answer.hits, 1)],
         "audit": answer.audit,
         "timings_ms": timings_json(answer.trace),
         "degraded": answer.degraded,
     }
 
 
-def hit_json(rank: int, hit: Hit, names: Mapping[str, str]) -> Json:
+def hit_json(rank: int, hit: Hit, names: Mapping[str, str], files: Mapping[str, str]) -> Json:
     return {
         "rank": rank,
         "chunk_id": hit.chunk.chunk_id,
         "document_id": hit.chunk.document_id,
         "base": names.get(hit.base_id, hit.base_id),
         "title": hit.title,
+        "name": files.get(hit.chunk.document_id, ""),
         "uri": hit.uri,
         **place_json(hit.chunk.place(), hit.chunk.page),
         "start": hit.chunk.start,
@@ -81,13 +82,14 @@ def hit_json(rank: int, hit: Hit, names: Mapping[str, str]) -> Json:
     }
 
 
-def citation_json(citation: Citation) -> Json:
+def citation_json(citation: Citation, files: Mapping[str, str]) -> Json:
     return {
         "n": citation.n,
         "chunk_id": citation.chunk_id,
         "document_id": citation.document_id,
         "uri": citation.uri,
         "title": citation.title,
+        "name": files.get(citation.document_id, ""),
         **place_json(citation.place, citation.page),
         "start": citation.start,
         "end": citation.end,

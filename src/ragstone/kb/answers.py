@@ -32,6 +32,7 @@ from ragstone.errors import (
     StoreUnavailable,
 )
 from ragstone.filters import parse
+from ragstone.kb import files
 from ragstone.kb.base_settings import with_own
 from ragstone.kb.bases import QUERIES
 from ragstone.kb.bootstrap import App
@@ -64,6 +65,7 @@ T = TypeVar("T")
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 Status: TypeAlias = Literal["complete", "partial", "failed"]
 
+NO_NAMES: Mapping[str, str] = {}
 _BASES_SEEN = QUERIES["bases_seen"]
 _AGAIN_AFTER_S = (0.2, 1.0, 4.0)
 """A database that is started anew is back within seconds."""
@@ -229,6 +231,7 @@ class Answering:
         self._started = time.perf_counter()
         self._first_ms: float | None = None
         self._hits: tuple[Hit, ...] = ()
+        self._files: Mapping[str, str] = {}
         self._steps: list[Step] = []
         self.mode: str | None = None
 
@@ -238,7 +241,7 @@ class Answering:
 
     @property
     def sources(self) -> list[Item]:
-        return [source_item(n, hit) for n, hit in enumerate(self._hits, 1)]
+        return [source_item(n, hit, self._files) for n, hit in enumerate(self._hits, 1)]
 
     async def run(self, emit: Emit) -> None:
         """Write until the end; `emit` gets each event but the last. An error of ours is kept, not raised."""
@@ -248,6 +251,8 @@ class Answering:
             async with aclosing(typed_end(pipeline.stream(self._question.query))) as events:
                 async for event in events:
                     if (event := self._noted(event)) is not None:
+                        if isinstance(event, Sources):
+                            self._files = await file_names(self._app, event.hits)
                         await emit(event)
         except RagstoneError as error:  # a part of the pipeline cannot be made
             self._error = error
@@ -297,7 +302,7 @@ class Answering:
             status="partial" if self.text or self._left else "failed",
             text=self.text,
             mode=self.mode,
-            citations=[citation_item(citation, self._hits) for citation in cited.citations],
+            citations=[citation_item(citation, self._hits, self._files) for citation in cited.citations],
             sources=self.sources,
             trace=_trace(self._steps),
             error=self._error,
@@ -312,8 +317,8 @@ class Answering:
             text=plain_text(answer.text),
             mode=answer.mode,
             answered=answer.answered,
-            citations=[citation_item(citation, answer.hits) for citation in answer.citations],
-            sources=[source_item(n, hit) for n, hit in enumerate(answer.hits, 1)],
+            citations=[citation_item(citation, answer.hits, self._files) for citation in answer.citations],
+            sources=[source_item(n, hit, self._files) for n, hit in enumerate(answer.hits, 1)],
             trace=_trace(answer.trace),
             degraded=list(answer.degraded),
             audit=dict(answer.audit),
@@ -326,7 +331,12 @@ class Answering:
         )
 
 
-def source_item(n: int, hit: Hit) -> Item:
+async def file_names(app: App, hits: Sequence[Hit]) -> dict[str, str]:
+    """What people know the documents of these passages by."""
+    return await files.names(await app.database(), {hit.chunk.document_id: hit.uri for hit in hits})
+
+
+def source_item(n: int, hit: Hit, files: Mapping[str, str] = NO_NAMES) -> Item:
     """A passage without its text: where it is, and what was thought of it."""
     chunk = hit.chunk
     return {
@@ -335,6 +345,7 @@ def source_item(n: int, hit: Hit) -> Item:
         "document_id": chunk.document_id,
         "base_id": hit.base_id,
         "title": hit.title,
+        "name": files.get(chunk.document_id, ""),
         "uri": hit.uri,
         **place_item(chunk.place(), chunk.page),
         "start": chunk.start,
@@ -348,13 +359,14 @@ def place_item(place: Place, page: int | None) -> Item:
     return {"page": page, "page_end": place.page_end or page, "place": plain(asdict(place))}
 
 
-def citation_item(citation: Citation, hits: Sequence[Hit]) -> Item:
+def citation_item(citation: Citation, hits: Sequence[Hit], files: Mapping[str, str]) -> Item:
     return {
         "n": citation.n,
         "chunk_id": citation.chunk_id,
         "document_id": citation.document_id,
         "base_id": hits[citation.n - 1].base_id,
         "title": citation.title,
+        "name": files.get(citation.document_id, ""),
         "uri": citation.uri,
         **place_item(citation.place, citation.page),
         "start": citation.start,

@@ -6,7 +6,7 @@ The command line calls it, and `ragstone.open` gives its blocking face.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from ragstone.errors import BaseNotFound, InvalidSetting, ModelMismatch, NotConf
 from ragstone.evaluate import Dataset
 from ragstone.filters import Filter, parse
 from ragstone.ingest import IngestEvent, IngestPipeline, IngestResult
-from ragstone.kb import bases, documents, removal
+from ragstone.kb import bases, documents, files, removal
 from ragstone.kb.bases import BaseInfo
 from ragstone.kb.bootstrap import App, Notice
 from ragstone.kb.caller import OWNER
@@ -273,6 +273,10 @@ class KnowledgeBases:
         """Base id to name."""
         ids = await bases.ids_by_name(await self._app.database())
         return {base_id: name for name, base_id in ids.items()}
+
+    async def file_names(self, documents: Mapping[str, str]) -> dict[str, str]:
+        """Document id to the name of its file, for documents id -> uri: what people know them by."""
+        return await files.names(await self._app.database(), documents)
 
     async def remove_base(self, name: str) -> DeletionReport:
         """Remove a base and every document in it; where that was stopped, again for what is left."""

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import unquote, urlsplit
 
 from psycopg.rows import dict_row
 
+from ragstone.address import is_web
 from ragstone.errors import Conflict, InputError, NotFound
 from ragstone.kb import audit, catalog, jobs
 from ragstone.kb.bases import QUERIES
@@ -194,6 +196,23 @@ def _progress(row: Mapping[str, Any]) -> Progress | None:
         attempts=row["attempts"],
         run_after=row["run_after"],
     )
+
+
+async def names(database: Database, documents: Mapping[str, str]) -> dict[str, str]:
+    """Document id -> the name that people know it by, for documents id -> uri.
+
+    That is the name of the uploaded file, else the last part of the address.
+    """
+    found = {document_id: _last_part(uri) for document_id, uri in documents.items()}
+    async with database.connection() as connection:
+        rows = await connection.execute(QUERIES["file_names"], {"document_ids": list(found)})
+        found |= {document_id: name for document_id, name in await rows.fetchall() if name}
+    return found
+
+
+def _last_part(uri: str) -> str:
+    path = urlsplit(uri).path if is_web(uri) or uri.startswith("file:") else uri
+    return unquote(path.rstrip("/").rpartition("/")[2]) or uri
 
 
 async def text(database: Database, caller: Caller, document_id: str, *, start: int, length: int) -> FileText:

@@ -23,7 +23,7 @@ REDACT_S = 60.0
 MIN_QUOTE = 12
 """Characters of a quote that is looked for in a model's text: shorter ones are words of anybody."""
 
-_EMPTY: Item = {"title": "", "uri": "", "quote": "", "place": {}}
+_EMPTY: Item = {"title": "", "name": "", "uri": "", "quote": "", "place": {}}
 """What an item has of its document. A place names headings and sheets."""
 
 

@@ -48,7 +48,7 @@ def _sources(message: StoredMessage, language: Language) -> str:
         if first.get("removed"):
             lines.append(f"- [{n}] {render('session.removed', language)}")
             continue
-        title = first["title"] or first["uri"]
+        title = first["title"] or first.get("name") or first["uri"]
         lines.append(f"- [{n}] {_place(first).after(title, language)}")
         for citation in group:
             quote = " ".join(citation["quote"].split())

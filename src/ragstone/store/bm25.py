@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 # Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
 BM25_K1 = 1.2
@@ -18,7 +19,9 @@ class TextStatistics:
     """What is known beforehand of the bases that are searched: nothing (`chunks` is None) of small ones.
 
     `chunks` counts their chunks, `mean` is the terms of one on average. A term that more than
-    `cap` of them hold is common and weighs as if `cap` did; `common` names those of the question.
+    `cap` of them hold is common and weighs as if sqrt(cap x chunks) did, the middle of what it may be:
+    with a cap at a fiftieth mrr@10 of mtrag_un is .765, of exact counts .785, of the cap itself .743.
+    `common` names those of the question.
     `ranked` is how many rows are worth a look at all their terms.
     """
 
@@ -28,6 +31,11 @@ class TextStatistics:
     cap: float | None = None
     common: Sequence[str] = ()
 
+    @property
+    def weight(self) -> float | None:
+        """How many rows a common term weighs as."""
+        return None if self.cap is None or self.chunks is None else sqrt(self.cap * self.chunks)
+
     def rows(self, term: str) -> float | None:
         """How many rows the term weighs as, if it is common."""
-        return self.cap if term in self.common else None
+        return self.weight if term in self.common else None

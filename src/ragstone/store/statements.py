@@ -170,6 +170,7 @@ def matching(
             "terms": [tsquery(term) for term in terms],
             "rows": [known.rows(term) for term in terms],
             "cap": known.cap,
+            "common": known.weight,
             "chunks": known.chunks,
             "mean": known.mean,
             "top_k": top_k,

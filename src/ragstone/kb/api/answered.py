@@ -26,6 +26,7 @@ class Place(BaseModel):
     document_id: str
     base_id: str
     title: str
+    name: str = Field(default="", description="The name of its file, as people know it.")
     uri: str
     page: int | None
     page_end: int | None = None
@@ -81,6 +82,7 @@ class HitOut(BaseModel):
     base_id: str
     base: str
     title: str
+    name: str = Field(default="", description="The name of its file, as people know it.")
     uri: str
     page: int | None
     page_end: int | None

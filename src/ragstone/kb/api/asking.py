@@ -100,19 +100,20 @@ async def search(body: Search, parts: Parts, who: Who) -> Found:
     result = await answers.search(
         parts, question, mode=body.mode, min_score=body.min_score, rerank=body.rerank
     )
-    return _found(body, result, question.names)
+    files = await answers.file_names(parts, result.hits)
+    return _found(body, result, question.names, files)
 
 
-def _found(body: Search, result: SearchResult, names: Mapping[str, str]) -> Found:
+def _found(body: Search, result: SearchResult, names: Mapping[str, str], files: Mapping[str, str]) -> Found:
     return Found(
         query=body.query,
-        hits=[_hit(body, rank, hit, names) for rank, hit in enumerate(result.hits, 1)],
+        hits=[_hit(body, rank, hit, names, files) for rank, hit in enumerate(result.hits, 1)],
         timings_ms=timings((step.stage, step.seconds) for step in result.trace),
         degraded=list(result.degraded),
     )
 
 
-def _hit(body: Search, rank: int, hit: Hit, names: Mapping[str, str]) -> HitOut:
+def _hit(body: Search, rank: int, hit: Hit, names: Mapping[str, str], files: Mapping[str, str]) -> HitOut:
     chunk, marks = hit.chunk, None
     if body.highlight:
         marks = [
@@ -125,6 +126,7 @@ def _hit(body: Search, rank: int, hit: Hit, names: Mapping[str, str]) -> HitOut:
         base_id=hit.base_id,
         base=names.get(hit.base_id, hit.base_id),
         title=hit.title,
+        name=files.get(chunk.document_id, ""),
         uri=hit.uri,
         page=chunk.page,
         page_end=chunk.page_end,

@@ -220,3 +220,6 @@ LIMIT %(limit)s OFFSET %(offset)s
 SELECT box FROM documents d CROSS JOIN LATERAL jsonb_array_elements(d.boxes) box
 WHERE d.document_id = %(document_id)s
   AND (box->>1)::integer < %(end)s AND (box->>2)::integer > %(start)s
+
+-- name: file_names
+SELECT document_id, name FROM files WHERE document_id = ANY (%(document_ids)s)

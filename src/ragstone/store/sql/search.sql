@@ -209,7 +209,7 @@ WITH question AS MATERIALIZED (
     SELECT place, term, common, idf / sum(idf) OVER () AS share
     FROM (SELECT q.place, q.term, q.common, ln(1 + (t.n - k.seen + 0.5) / (k.seen + 0.5)) AS idf
           FROM known q CROSS JOIN total t
-          CROSS JOIN LATERAL (SELECT least(q.seen, %(cap)s::float8, t.n) AS seen) AS k) AS priced
+          CROSS JOIN LATERAL (SELECT least(CASE WHEN q.common THEN coalesce(%(common)s::float8, q.seen) ELSE q.seen END, t.n) AS seen) AS k) AS priced
 ), common AS MATERIALIZED (
     SELECT term, row_number() OVER (ORDER BY place) AS nth, count(*) OVER () AS all FROM known WHERE common
 ), fills AS MATERIALIZED (
