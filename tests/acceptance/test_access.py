@@ -219,7 +219,7 @@ def test_nothing_but_health_answers_without_a_key(keyed: Place) -> None:
         assert {part["state"] for part in parts.values()} == {"ok"}
     with keyed.client("reader") as client:
         assert client.get("/openapi.json").status_code == 200
-        assert problem(client.get("/docs")) == (404, "access.no_route")
+        assert problem(client.get("/api/nothing")) == (404, "access.no_route")
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,12 @@ def copy_home(template: Path, home: Path) -> None:
 
 
 def server_pid(home: Path) -> int | None:
+    """The server's, or None: its file is empty for the moment in which the server writes it."""
     try:
-        return int((home / "postgres/data/postmaster.pid").read_text().split("\n")[0])
+        pid = (home / "postgres/data/postmaster.pid").read_text().partition("\n")[0]
     except FileNotFoundError:
         return None
+    return int(pid) if pid else None
 
 
 def stopped(home: Path) -> bool:
