@@ -56,11 +56,13 @@ def core_term(question: str) -> str | None:
     Chinese characters with no grammar among them: "什么是索引？" asks for 索引, "索引怎么建" is a sentence.
     """
     text = unicodedata.normalize("NFKC", question).replace("’", "'")
-    words = [_bare(word) for word in _BREAK.split(text)]
-    words = [word for word in words if word and word.casefold() not in STOP_WORDS | _ASKING]
+    asked = [word for word in map(_bare, _BREAK.split(text)) if word]
+    words = [word for word in asked if word.casefold() not in STOP_WORDS | _ASKING]
     if len(words) != 1:
         return None
     (word,) = words
+    if [part.casefold() for part in asked[:2]] == ["how", word.casefold()]:
+        return None  # "How often?" asks for a measure
     if not _ANY_HAN.search(word):
         return word if len(word) <= MAX_WORD and any(char.isalnum() for char in word) else None
     is_term = _ONLY_HAN.fullmatch(word) and len(word) <= MAX_HAN and not _GRAMMAR.search(word)

@@ -5,6 +5,7 @@
     │   ├── InvalidQuery          blank, too long, top-k out of range
     │   ├── InvalidFilter         a filter that cannot be read; says where
     │   ├── InvalidMetadata       a value that cannot be stored; names the key
+    │   │   └── ReadOnly          metadata or context of a value is written to; also a TypeError
     │   ├── InvalidSetting        names the setting and where it was read
     │   │   └── NotConfigured     what was asked for needs a setting that is empty
     │   ├── InvalidStage          a pipeline part built with wrong parameters
@@ -114,6 +115,10 @@ class InvalidFilter(InputError):
 
 class InvalidMetadata(InputError):
     """Metadata that cannot be stored."""
+
+
+class ReadOnly(InvalidMetadata, TypeError):
+    """Metadata or context of a value is written to."""
 
 
 class InvalidSetting(InputError):

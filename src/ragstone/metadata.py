@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime
-from typing import TypeAlias, cast
+from typing import NoReturn, TypeAlias, TypeVar, cast
 
-from ragstone.errors import InvalidMetadata, InvalidQuery
+from ragstone.errors import InvalidMetadata, InvalidQuery, ReadOnly
+
+V = TypeVar("V")
 
 Scalar: TypeAlias = str | int | float | bool | datetime
 MetadataValue: TypeAlias = Scalar | tuple[Scalar, ...]
@@ -23,10 +26,31 @@ MAX_KEYS = 200
 MAX_VALUE_LENGTH = 32_768
 
 
-def checked(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
+class Fixed(dict[str, V]):
+    """A dict that cannot be changed: the value that holds it may be shared among tasks, and cached."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise ReadOnly("core.read_only")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[Fixed[V]], tuple[dict[str, V]]]:
+        return Fixed, (dict(self),)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Fixed[V]:
+        return Fixed(deepcopy(dict(self), memo))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def checked(metadata: Mapping[str, object]) -> Fixed[MetadataValue]:
     """A copy of `metadata` in which every value can be stored, filtered and sent as JSON.
 
-    Lists become tuples, datetimes become UTC, NUL characters are dropped from text.
+    It cannot be changed. Lists become tuples, datetimes become UTC, NUL characters are dropped from text.
     `None` values are left out: a key without a value is a key that is not there.
 
     Raises:
@@ -42,7 +66,7 @@ def checked(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
             raise InvalidMetadata("core.metadata_key", name=repr(key))
         if value is not None:
             result[key] = _checked_value(key, value)
-    return result
+    return Fixed(result)
 
 
 MAX_TOP_K = 1_000

@@ -19,7 +19,7 @@ from ragstone.errors import InvalidQuery, RagstoneError
 from ragstone.filters import Filter, both
 from ragstone.messages import Language, render
 from ragstone.metadata import MAX_TOP_K as MAX_TOP_K
-from ragstone.metadata import Metadata, checked, checked_texts
+from ragstone.metadata import Fixed, Metadata, checked, checked_texts
 from ragstone.metadata import checked_top_k as checked_top_k
 from ragstone.metadata import digest as digest
 from ragstone.place import HeadingSpan, Layout, PageSpan, Place, RowSpan
@@ -290,6 +290,7 @@ class Query:
             raise InvalidQuery("core.query_blank")
         if len(self.text) > MAX_QUERY_LENGTH:
             raise InvalidQuery("core.query_long", length=len(self.text), limit=MAX_QUERY_LENGTH)
+        object.__setattr__(self, "context", Fixed(self.context))
         object.__setattr__(self, "history", tuple(self.history))
         for index, message in enumerate(self.history):
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]

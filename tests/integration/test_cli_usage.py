@@ -47,6 +47,20 @@ def test_wrong_usage_is_told_in_a_sentence(
     assert not (inside.command.home / "postgres").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["key", "create", "--role", "boss"], "--role 的值无法使用：应为 reader, editor, admin 之一。"),
+        (["search", "x", "--top-k", "many"], "的值无法使用：应为整数。"),
+        (["search", "x", "--min-score", "high"], "的值无法使用：应为数字。"),
+    ],
+)
+def test_a_wrong_value_is_told_in_chinese(arguments: list[str], words: str, inside: Inside) -> None:
+    ended = inside(*arguments, RAGSTONE_LANG="zh")
+    assert ended.code == 2
+    assert words in ended.err
+
+
 def test_with_json_the_failure_is_an_object_and_the_sentence_stays(inside: Inside) -> None:
     ended = inside("ask", " ", "--json")
     assert ended.code == 2

@@ -56,6 +56,7 @@ def test_w13_a_term_is_read_from_the_words_that_only_ask(question: str, term: st
         "Spring Boot",
         "Go 语言",
         "How do I install it?",
+        "How often?",
         "什么",
         "？！",
         "x" * (MAX_WORD + 1),

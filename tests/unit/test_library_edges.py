@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -139,3 +144,40 @@ def test_a_pipeline_has_a_blocking_face_to_its_end() -> None:
     assert whole.hits
     with Blocking(asking(MemoryStore(), FakeEmbedder())) as empty:
         assert not empty.ask("When does the ferry leave?").answered
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Document(text=FERRY, metadata={"owner": "anna"}).metadata,
+        Query("ferry", context={"owner": "anna"}).context,
+    ],
+)
+def test_metadata_and_context_of_a_value_cannot_be_changed(held: Any) -> None:
+    changes: list[Callable[[], object]] = [
+        lambda: held.__setitem__("owner", "ben"),
+        lambda: held.__delitem__("owner"),
+        lambda: held.update(owner="ben"),
+        lambda: held.pop("owner"),
+        lambda: held.clear(),
+        lambda: held.setdefault("x", 1),
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match=r"dataclasses\.replace"):
+            change()
+    assert held == {"owner": "anna"}
+    assert held | {"owner": "ben"} == {"owner": "ben"}
+    assert deepcopy(held) == pickle.loads(pickle.dumps(held)) == held
+    assert json.dumps(held) == '{"owner": "anna"}'
+
+
+def test_a_document_with_metadata_is_a_dict_and_a_copy() -> None:
+    document = Document(text=FERRY, metadata={"owner": "anna"})
+    assert asdict(document)["metadata"] == {"owner": "anna"}
+    assert replace(document, metadata={**document.metadata, "owner": "ben"}).metadata == {"owner": "ben"}
+
+
+@pytest.mark.parametrize("first", ["QueryPipeline", "IngestPipeline", "Assistant"])
+def test_a_function_stays_one_whatever_is_imported_before_it(first: str) -> None:
+    code = f"from ragstone import {first}, cite, clean; assert callable(cite) and callable(clean)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -51,8 +51,15 @@ def test_what_the_code_is_to_blame_for_stays_as_it_is(kind: type[Exception]) -> 
 
 
 def test_the_reason_is_one_line() -> None:
-    error = store_error(pg.DiskFull('could not extend file "base/1"\nHINT: check free space'))
+    error = store_error(pg.InsufficientPrivilege("permission denied for table chunks\nHINT: ask its owner"))
 
     assert error is not None
-    assert 'could not extend file "base/1"' in str(error)
+    assert "permission denied for table chunks" in str(error)
     assert "HINT" not in str(error)
+
+
+def test_a_full_disk_is_told_without_a_path_of_the_machine() -> None:
+    error = store_error(pg.DiskFull('could not extend file "base/1"\nHINT: check free space'))
+
+    assert isinstance(error, StoreFull)
+    assert "base/1" not in str(error)

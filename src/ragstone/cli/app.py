@@ -194,6 +194,12 @@ def _verdict(error: Exception) -> tuple[int, str, str]:
             return 1, "cli.unexpected", say("cli.unexpected", kind=type(error).__name__, reason=error)
 
 
+_NO_NUMBER = {
+    "Input should be a valid integer": "cli.usage_integer",
+    "Input should be a valid number": "cli.usage_number",
+}
+
+
 def _usage(error: typer.TyperException) -> str:
     """What typer found wrong, with the help page to read."""
     context = getattr(error, "ctx", None)
@@ -211,14 +217,19 @@ def _usage(error: typer.TyperException) -> str:
                 "cli.usage_near" if near else "cli.usage_option", name=name, near=near, command=command
             )
         case "BadParameter":
-            return say(
-                "cli.usage_value",
-                name=name,
-                reason=error.message.removeprefix("Value error, ").rstrip("."),
-                command=command,
-            )
+            return say("cli.usage_value", name=name, reason=_reason(error), command=command)
         case _:
             return say("cli.usage", reason=error.format_message().rstrip("."), command=command)
+
+
+def _reason(error: typer.TyperException) -> str:
+    """What is wrong with a value, in the user's language where typer has English alone."""
+    if choice := re.search(r"is not one of (.+?)\.?$", error.message):
+        return say("cli.usage_choice", choices=choice[1].replace("'", ""))
+    for start, key in _NO_NUMBER.items():
+        if error.message.startswith(start):
+            return say(key)
+    return error.message.removeprefix("Value error, ").rstrip(".")
 
 
 def _body(about: str, details: str) -> str:
