@@ -83,8 +83,8 @@ def command_line_knows_uploads(client: httpx2.Client, base_id: str, folder: Path
     for command, wanted in (
         (f"ragstone list --base {name}", "(差旅报销制度.md)"),
         (f"ragstone show 差旅报销制度.md --base {name}", "\n差旅报销制度.md\n"),
-        (f"ragstone ask --base {name} 餐饮补贴每天多少？", "    ragstone show "),
-        (f"ragstone search --base {name} 餐饮补贴 --top-k 1", "   ragstone show "),
+        (f"ragstone ask --base {name} 餐饮补贴每天多少？", "    差旅报销制度.md  (ragstone show "),
+        (f"ragstone search --base {name} 餐饮补贴 --top-k 1", "   差旅报销制度.md  (ragstone show "),
     ):
         done = run(command, folder)
         assert (done.returncode, wanted in done.stdout) == (0, True), done.stdout + done.stderr
